@@ -69,11 +69,11 @@ def _turn(ways: dict[Key, Way]) -> Iterator[tuple[Key, Spent]]:
 
 def _row(name: str, queues: int, samples: list[Spent], alone: list[Spent]) -> str:
     """Ratios are those within a turn."""
-    rate = statistics.median(one.per_second for one in samples)
-    cpu_us = statistics.median(one.cpu_us for one in samples)
+    rate = statistics.median(sample.per_second for sample in samples)
+    cpu_us = statistics.median(sample.cpu_us for sample in samples)
     turns = list(zip(samples, alone, strict=True))
-    faster = statistics.median(one.per_second / single.per_second for one, single in turns)
-    cheaper = statistics.median(single.cpu_us / one.cpu_us for one, single in turns)
+    faster = statistics.median(many.per_second / single.per_second for many, single in turns)
+    cheaper = statistics.median(single.cpu_us / many.cpu_us for many, single in turns)
     return f"{name:<20}{queues:>8,}{rate:>12,.0f}{faster:>11.2f}{cpu_us:>9.2f}{cheaper:>11.2f}"
 
 

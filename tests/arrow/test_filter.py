@@ -59,11 +59,15 @@ selections = st.builds(
 
 
 def is_selected(message: StoredMessage, selection: Selection) -> bool:
-    ranges = [one for one in selection.ranges or () if (one.topic, one.queue_id) == (message.topic, message.queue_id)]
+    ranges = [
+        chosen
+        for chosen in selection.ranges or ()
+        if (chosen.topic, chosen.queue_id) == (message.topic, message.queue_id)
+    ]
     return (
         (selection.topics is None or message.topic in selection.topics)
         and (selection.queue_ids is None or message.queue_id in selection.queue_ids)
-        and (selection.ranges is None or any(one.first <= message.queue_offset < one.end for one in ranges))
+        and (selection.ranges is None or any(chosen.first <= message.queue_offset < chosen.end for chosen in ranges))
         and (selection.stored_from_ms is None or message.store_timestamp_ms >= selection.stored_from_ms)
         and (selection.stored_before_ms is None or message.store_timestamp_ms < selection.stored_before_ms)
         and (selection.tags is None or message.tags in selection.tags)

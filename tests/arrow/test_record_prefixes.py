@@ -81,7 +81,7 @@ def test_headers_of_many_records_are_split_into_columns(
     numbers = range(COUNT)
     sent = [replace(USUAL, body=bytes(length), queue_id=n, queue_offset=n, flag=n, reconsume_times=n) for n in numbers]
     check_all_columns(sent)
-    check_all_columns([replace(one, topic=f"topic-{one.flag}") for one in sent])
+    check_all_columns([replace(message, topic=f"topic-{message.flag}") for message in sent])
     log = b"".join(map(encode, sent))
     result = decode_records(
         log, columns=tuple(COLUMNS), selection=Selection(ranges=(OffsetRange("orders", ODD, 0, COUNT),))

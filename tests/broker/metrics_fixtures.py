@@ -76,7 +76,7 @@ class Samples:
 def parsed(response: bytes) -> tuple[int, dict[str, str], bytes]:
     head, _, body = response.partition(b"\r\n\r\n")
     line, *lines = head.decode().split("\r\n")
-    return int(line.split(" ")[1]), dict(one.split(": ", 1) for one in lines), body
+    return int(line.split(" ")[1]), dict(header.split(": ", 1) for header in lines), body
 
 
 @asynccontextmanager

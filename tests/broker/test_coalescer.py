@@ -21,7 +21,9 @@ async def test_sends_of_many_connections_in_one_iteration_are_answered_each_to_i
         callers = [await stack.enter_async_context(caller()) for _ in range(CLIENTS)]
         for number in range(ROUNDS):
             bodies = [f"round {number} client {client}".encode() for client in range(CLIENTS)]
-            sends = [one.call(broker.address, a_send(body=body), 10) for one, body in zip(callers, bodies, strict=True)]
+            sends = [
+                caller.call(broker.address, a_send(body=body), 10) for caller, body in zip(callers, bodies, strict=True)
+            ]
             responses = await asyncio.gather(*sends)
             stored = [
                 broker.store.lookup.record_at(decode_offset_message_id(response.msg_id).physical_offset)

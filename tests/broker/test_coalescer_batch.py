@@ -37,17 +37,17 @@ PEERS = ("192.0.2.7:50000", "192.0.2.8:50001", "[2001:db8::7]:50002")
 def connections_of(broker: InProcessBroker, *, fast_path: bool = True) -> list[FakeConnection]:
     """Connections of several clients to one broker."""
     connections = [FakeConnection(broker, fast_path=fast_path) for _ in PEERS]
-    for one, peer in zip(connections, PEERS, strict=True):
-        one.connection.peer = peer
+    for connection, peer in zip(connections, PEERS, strict=True):
+        connection.connection.peer = peer
     return connections
 
 
 async def feed_all(connections: Sequence[FakeConnection], chunks: Sequence[bytes]) -> list[dict[int, Command]]:
     """What each is answered when all chunks are read in one event-loop iteration."""
-    for one, chunk in zip(connections, chunks, strict=True):
-        one.connection.data_received(chunk)
+    for connection, chunk in zip(connections, chunks, strict=True):
+        connection.connection.data_received(chunk)
     await asyncio.sleep(0)
-    return [answers_to(one) for one in connections]
+    return [answers_to(connection) for connection in connections]
 
 
 def answers_to(one: FakeConnection) -> dict[int, Command]:
@@ -131,7 +131,7 @@ async def test_a_batch_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> N
         assert answered[0][1].code == 0
         codes = [answered[1][opaque].code for opaque in range(1, 6)]
         assert codes == [0, ResponseCode.MESSAGE_ILLEGAL, 0, 0, 0]
-        assert [one.general for one in connections] == [0, 0]
+        assert [connection.general for connection in connections] == [0, 0]
         assert sender.broker.writer.counters.rejected_sends.total() == 1
         assert len(bodies_in(sender.broker)) == 1 + 5 * 32
 

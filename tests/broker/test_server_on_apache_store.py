@@ -32,4 +32,6 @@ async def test_a_store_that_apache_wrote_is_served(tmp_path: Path, name: str) ->
         for topic in topics:
             stats = (await client.call(broker.address, GetTopicStats(topic))).body.offset_table
             queues = parts.store.store.components.queues.of_topic(topic)
-            assert sum(one.max_offset for one in stats.values()) == sum(one.max_offset for one in queues.values())
+            assert sum(queue.max_offset for queue in stats.values()) == sum(
+                queue.max_offset for queue in queues.values()
+            )

@@ -230,7 +230,7 @@ async def test_a_batch_is_stored_side_by_side(tmp_path: Path) -> None:
     settings, clock = settings_at(tmp_path), FakeClock(NOW)
     async with StoreService.open(settings.store, clock, STORE_HOST) as service:
         appended = MessageWriter(service, settings, clock).put_together([message(), message(body=b"two")])
-        assert [one.queue_offset for one in appended] == [0, 1]
+        assert [outcome.queue_offset for outcome in appended] == [0, 1]
         assert appended[0].end == appended[1].physical_offset
 
 

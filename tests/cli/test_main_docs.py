@@ -45,7 +45,9 @@ def test_every_command_has_an_example_and_help_for_each_option(path: str, comman
 
 def test_no_short_help_is_truncated_on_80_columns() -> None:
     groups = [
-        one for path, one in commands(ariane, "ariane") if isinstance(one, click.Group) and path != "ariane admin"
+        command
+        for path, command in commands(ariane, "ariane")
+        if isinstance(command, click.Group) and path != "ariane admin"
     ]
     assert len(groups) > 8
     for group in groups:

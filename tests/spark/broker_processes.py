@@ -16,7 +16,7 @@ from tests.spark.cluster_fixture import ClusterFixture
 class BrokerProcesses:
     root: Path
     nameserver: str
-    stage: ClusterFixture
+    cluster: ClusterFixture
     _loop: asyncio.Runner
     _brokers: dict[str, ServerProcess] = field(default_factory=dict)
 
@@ -29,8 +29,8 @@ class BrokerProcesses:
         self._loop.run(broker.start())
         if is_new:
             broker.keep_address()
-            self.stage.brokers[name] = broker.address
-        self.stage.cluster.calls.close()  # connections to those that were killed
+            self.cluster.brokers[name] = broker.address
+        self.cluster.client.calls.close()  # connections to those that were killed
 
     def kill(self, name: str) -> None:
         self._loop.run(self._brokers[name].kill())
@@ -56,14 +56,14 @@ def broker_processes(root: Path, *names: str) -> Iterator[BrokerProcesses]:
     with asyncio.Runner() as loop:
         nameserver = ServerProcess(root / "namesrv.log", "namesrv", "--listen", "127.0.0.1:0")
         loop.run(nameserver.start())
-        cluster = Cluster(ClientSettings(nameservers=nameserver.address))
-        stage = ClusterFixture(nameserver.address, {}, {}, cluster)
-        servers = BrokerProcesses(root, nameserver.address, stage, loop)
+        client = Cluster(ClientSettings(nameservers=nameserver.address))
+        cluster = ClusterFixture(nameserver.address, {}, {}, client)
+        servers = BrokerProcesses(root, nameserver.address, cluster, loop)
         try:
             for name in names:
                 servers.start(name)
             yield servers
         finally:
-            cluster.calls.close()
+            client.calls.close()
             servers.kill_all()
             loop.run(nameserver.kill())

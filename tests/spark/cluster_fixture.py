@@ -35,7 +35,7 @@ class ClusterFixture:
     brokers: dict[str, str]
     """Addresses by name."""
     stores: dict[str, Path]
-    cluster: Cluster
+    client: Cluster
 
     def topic(self, queues: int = 2, brokers: Sequence[str] | None = None, name: str = "spark") -> str:
         topic = f"{name}-{next(_NUMBERS)}"
@@ -53,13 +53,13 @@ class ClusterFixture:
             topic_filter_type="SINGLE_TAG",
         )
         for name in selected:
-            self.cluster.calls.call(self.brokers[name], request)
+            self.client.calls.call(self.brokers[name], request)
         while len(self.known_queues(topic)) < queues * len(selected):
             sleep(0.01)  # the nameserver sends no notification
 
     def known_queues(self, topic: str) -> list[Any]:
         try:
-            return self.cluster.queues([topic], fresh=True)
+            return self.client.queues([topic], fresh=True)
         except ArianeError:
             return []
 
@@ -90,7 +90,7 @@ class ClusterFixture:
             for body in bodies
         ]
         for start in range(0, len(requests), 100):
-            responses = self.cluster.calls.call_all(self.brokers[broker], requests[start : start + 100], 30.0)
+            responses = self.client.calls.call_all(self.brokers[broker], requests[start : start + 100], 30.0)
             assert {response.code for response in responses} == {0}, responses[0].remark
 
     def spread(self, topic: str, messages: int, queues: int = 2, **properties: str) -> list[bytes]:
@@ -147,8 +147,8 @@ def cluster_in_thread(root: Path, brokers: int = 1, **settings: Any) -> Iterator
 
     async def run() -> None:
         async with _running(root, brokers, **settings) as cluster:
-            addresses = {one.settings.name: one.address for one in cluster.brokers}
-            stores = {one.settings.name: one.settings.store.root for one in cluster.brokers}
+            addresses = {broker.settings.name: broker.address for broker in cluster.brokers}
+            stores = {broker.settings.name: broker.settings.store.root for broker in cluster.brokers}
             client = Cluster(ClientSettings(nameservers=cluster.nameserver))
             started.set_result(ClusterFixture(cluster.nameserver, addresses, stores, client))
             await stop.wait()
@@ -164,9 +164,9 @@ def cluster_in_thread(root: Path, brokers: int = 1, **settings: Any) -> Iterator
     thread = threading.Thread(target=serve, name="cluster", daemon=True)
     thread.start()
     try:
-        stage = started.result(_START_TIMEOUT_S)
-        yield stage
-        stage.cluster.calls.close()
+        cluster = started.result(_START_TIMEOUT_S)
+        yield cluster
+        cluster.client.calls.close()
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join()

@@ -38,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFixture]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFixture]:
     """Two brokers and their nameserver."""
-    with cluster_in_thread(tmp_path_factory.mktemp("brokers"), brokers=2) as stage:
-        yield stage
+    with cluster_in_thread(tmp_path_factory.mktemp("brokers"), brokers=2) as cluster:
+        yield cluster

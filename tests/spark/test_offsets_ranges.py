@@ -27,8 +27,10 @@ def test_split_ranges_cover_the_same_offsets_once(
     limits = SplitLimits(partitions_min=partitions, records_max=records, bytes_max=size)
     pieces = split_ranges(ranges, limits, dict.fromkeys(Q, 10.0))
     offsets = sorted((piece.queue.queue_id, at) for piece in pieces for at in range(piece.start, piece.end))
-    assert offsets == sorted((one.queue.queue_id, at) for one in ranges for at in range(one.start, one.end))
-    total = sum(len(one) for one in ranges)
+    assert offsets == sorted(
+        (given_range.queue.queue_id, at) for given_range in ranges for at in range(given_range.start, given_range.end)
+    )
+    total = sum(len(given_range) for given_range in ranges)
     assert len(pieces) >= min(partitions or 0, total)
     assert records is None or all(len(piece) <= records for piece in pieces)
     assert size is None or all(len(piece) <= max(1, size // 10) for piece in pieces)

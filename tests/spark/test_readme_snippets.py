@@ -20,12 +20,12 @@ FIRST_WORDS = "from ariane.spark import session"
     ],
 )
 def test_the_first_snippet_of_the_page_prints_what_it_should(
-    page: str, printed: str, spark: SparkSession, stage: ClusterFixture, capsys: pytest.CaptureFixture[str]
+    page: str, printed: str, spark: SparkSession, cluster: ClusterFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (program,) = [text for text, _ in blocks(page) if text.startswith(FIRST_WORDS)]
     example = re.search(r'"topic", "([a-z]+)"', program)
     assert example is not None
-    topic = stage.topic()
-    stage.send(topic, [b"two tickets", b"three tickets"], properties={"TAGS": "paid"})
-    exec(program.replace(ADDRESS, stage.nameserver).replace(f'"{example[1]}"', f'"{topic}"'), {})
+    topic = cluster.topic()
+    cluster.send(topic, [b"two tickets", b"three tickets"], properties={"TAGS": "paid"})
+    exec(program.replace(ADDRESS, cluster.nameserver).replace(f'"{example[1]}"', f'"{topic}"'), {})
     assert printed.replace(" ", "") in capsys.readouterr().out.replace(" ", "")

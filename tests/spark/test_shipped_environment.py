@@ -37,14 +37,14 @@ def packed(root: Path) -> Path:
 
 
 @pytest.mark.long
-def test_executors_use_the_environment_that_came_with_the_job(stage: ClusterFixture, tmp_path: Path) -> None:
-    topic, out = stage.topic(queues=2, brokers=["broker-a"]), stage.topic(queues=2)
-    stage.spread_over(topic, {0: 40, 1: 40})
-    store = stage.stores["broker-a"]
+def test_executors_use_the_environment_that_came_with_the_job(cluster: ClusterFixture, tmp_path: Path) -> None:
+    topic, out = cluster.topic(queues=2, brokers=["broker-a"]), cluster.topic(queues=2)
+    cluster.spread_over(topic, {0: 40, 1: 40})
+    store = cluster.stores["broker-a"]
     wait_until_indexed(store, topic, 80)
     archive = packed(tmp_path)
     with standalone_cluster(tmp_path) as master:
-        result = submitted(master, archive, str(tmp_path), stage.nameserver, topic, out, str(store))
+        result = submitted(master, archive, str(tmp_path), cluster.nameserver, topic, out, str(store))
     sent = sorted(str(number) for number in range(40) for _ in range(2))
     assert result["batch"] == result["stream"] == result["store"] == sent
     assert result["written"] == sorted(f"copy of {body}" for body in sent)

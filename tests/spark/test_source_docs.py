@@ -47,7 +47,7 @@ class DocsPage:
     """The environment of the blocks: a cluster with their topics, a directory for all paths, and shared variables."""
 
     spark: SparkSession
-    stage: ClusterFixture
+    cluster: ClusterFixture
     root: Path
     names: dict[str, Any] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class DocsPage:
 
     def adapted(self, text: str) -> str:
         """With the addresses and directories of this test in place of those of the page."""
-        here = f'"nameServer", "{self.stage.nameserver}"'
+        here = f'"nameServer", "{self.cluster.nameserver}"'
         text = text.replace(f'.option("nameServer", "{ADDRESS}")', "")
         text = text.replace('.format("rocketmq")', f'.format("rocketmq").option({here})')
         text = text.replace('{"topic": ', f'{{{here.replace(", ", ": ")}, "topic": ')
@@ -64,24 +64,24 @@ class DocsPage:
 
     @property
     def orders(self) -> int:
-        return len(everything(self.stage, "orders"))
+        return len(everything(self.cluster, "orders"))
 
     def stream(self) -> DataFrame:
-        return self.stage.stream(self.spark, "orders", startingOffsets="earliest").load().select("body")
+        return self.cluster.stream(self.spark, "orders", startingOffsets="earliest").load().select("body")
 
 
 @pytest.fixture(scope="module")
 def docs_page(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocsPage]:
     root = tmp_path_factory.mktemp("page")
-    with cluster_in_thread(root / "cluster", property_filter=True) as stage:
+    with cluster_in_thread(root / "cluster", property_filter=True) as cluster:
         for topic, queues in (("orders", 2), ("orders-out", 1), ("orders-test", 2)):
-            stage.create(topic, queues)
+            cluster.create(topic, queues)
         properties = {"TAGS": "paid", "KEYS": "order-17", "price": "120", "colour": "red"}
         bodies = [json.dumps({"id": number, "price": 9.5, "at": "2026-01-31T08:00:00Z"}) for number in range(ORDERS)]
-        stage.send("orders", [body.encode() for body in bodies], properties=properties)
-        wait_until_indexed(stage.stores["broker-a"], "orders", ORDERS)
-        shutil.copytree(stage.stores["broker-a"], root / "data" / "rocketmq" / "store")
-        yield DocsPage(spark, stage, root, {"spark": spark})
+        cluster.send("orders", [body.encode() for body in bodies], properties=properties)
+        wait_until_indexed(cluster.stores["broker-a"], "orders", ORDERS)
+        shutil.copytree(cluster.stores["broker-a"], root / "data" / "rocketmq" / "store")
+        yield DocsPage(spark, cluster, root, {"spark": spark})
 
 
 def only(heading: str) -> str:
@@ -121,8 +121,8 @@ def bodies_that_are_json(docs_page: DocsPage) -> None:
 def read_a_stream(docs_page: DocsPage) -> None:
     docs_page.run(only("Read a stream"))
     query, queue = docs_page.names["query"], MessageQueue(topic="orders", broker_name="broker-a", queue_id=0)
-    until(lambda: docs_page.stage.cluster.group_offset("spark-orders", queue) == ORDERS, query)  # it knows the latest
-    docs_page.stage.send("orders", [b"late"] * 3)
+    until(lambda: docs_page.cluster.client.group_offset("spark-orders", queue) == ORDERS, query)  # it knows the latest
+    docs_page.cluster.send("orders", [b"late"] * 3)
     until(lambda: sum(progress.numInputRows for progress in query.recentProgress) == 3, query)
     query.processAllAvailable()
     query.stop()
@@ -138,25 +138,25 @@ def read_a_store_directory(docs_page: DocsPage) -> None:
 def archive_and_replay(docs_page: DocsPage) -> None:
     (docs_page.root / "lake").mkdir(exist_ok=True)
     docs_page.run(only("Archive and replay").replace("/lake/orders", "/lake/archive"))
-    assert len(everything(docs_page.stage, "orders-test")) == docs_page.orders
+    assert len(everything(docs_page.cluster, "orders-test")) == docs_page.orders
 
 
 def write_to_a_topic(docs_page: DocsPage) -> None:
     rows = [("paid", f"customer-{number}") for number in range(3)]
     docs_page.names["frame"] = docs_page.spark.createDataFrame(rows, "status STRING, customer STRING")
-    before = len(everything(docs_page.stage, "orders-out"))
+    before = len(everything(docs_page.cluster, "orders-out"))
     docs_page.run(only("Write to a topic"))
-    written = everything(docs_page.stage, "orders-out")[before:]
+    written = everything(docs_page.cluster, "orders-out")[before:]
     assert b'{"status":"paid","customer":"customer-0"}' in [message.body for message in written]
 
 
 def each_row_once(docs_page: DocsPage) -> None:
-    before = len(everything(docs_page.stage, "orders-out"))
+    before = len(everything(docs_page.cluster, "orders-out"))
     docs_page.names["frame"] = docs_page.stream()
     docs_page.run(only("Exactly once"))
     docs_page.names["query"].processAllAvailable()
     docs_page.names["query"].stop()
-    assert len(everything(docs_page.stage, "orders-out")) == before + docs_page.orders
+    assert len(everything(docs_page.cluster, "orders-out")) == before + docs_page.orders
 
 
 def write_to_a_delta_table(docs_page: DocsPage) -> None:
@@ -193,7 +193,7 @@ TESTED: dict[str, Callable[[DocsPage], None]] = {
 
 
 @pytest.mark.parametrize(
-    "heading", [pytest.param(one, marks=() if one in QUICK else pytest.mark.long) for one in TESTED]
+    "heading", [pytest.param(heading, marks=() if heading in QUICK else pytest.mark.long) for heading in TESTED]
 )
 def test_the_blocks_do_what_they_say(heading: str, docs_page: DocsPage) -> None:
     TESTED[heading](docs_page)

@@ -11,12 +11,12 @@ from tests.spark.spark_servers import connect_server, run_job
 
 
 @pytest.mark.long
-def test_the_same_program_runs_through_a_connect_server(stage: ClusterFixture, tmp_path: Path) -> None:
-    topic, out = stage.topic(queues=2, brokers=["broker-a"]), stage.topic(queues=2)
-    stage.spread_over(topic, {0: 60, 1: 60})
-    wait_until_indexed(stage.stores["broker-a"], topic, 120)
+def test_the_same_program_runs_through_a_connect_server(cluster: ClusterFixture, tmp_path: Path) -> None:
+    topic, out = cluster.topic(queues=2, brokers=["broker-a"]), cluster.topic(queues=2)
+    cluster.spread_over(topic, {0: 60, 1: 60})
+    wait_until_indexed(cluster.stores["broker-a"], topic, 120)
     sent = sorted(str(number) for number in range(60) for _ in range(2))
     with connect_server(tmp_path) as address:
-        result = json.loads(run_job(address, tmp_path, stage.nameserver, topic, out, stage.stores["broker-a"]))
+        result = json.loads(run_job(address, tmp_path, cluster.nameserver, topic, out, cluster.stores["broker-a"]))
     assert result["batch"] == result["stream"] == result["store"] == sent
     assert result["written"] == sorted(f"copy of {body}" for body in sent)

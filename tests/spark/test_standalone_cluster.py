@@ -15,22 +15,22 @@ from tests.spark.write.test_sender import everything
 
 
 @pytest.fixture
-def filled(stage: ClusterFixture) -> tuple[str, list[str]]:
+def filled(cluster: ClusterFixture) -> tuple[str, list[str]]:
     """A topic of broker-a, and its bodies as the job prints them."""
-    topic = stage.topic(queues=4, brokers=["broker-a"], name="job")
-    stage.spread_over(topic, dict.fromkeys(range(4), 50))
-    wait_until_indexed(stage.stores["broker-a"], topic, 200)
+    topic = cluster.topic(queues=4, brokers=["broker-a"], name="job")
+    cluster.spread_over(topic, dict.fromkeys(range(4), 50))
+    wait_until_indexed(cluster.stores["broker-a"], topic, 200)
     return topic, sorted(str(number) for number in range(50) for _ in range(4))
 
 
 @pytest.mark.long
 def test_reads_streams_stores_and_sinks_run_on_a_standalone_cluster(
-    stage: ClusterFixture, filled: tuple[str, list[str]], tmp_path: Path
+    cluster: ClusterFixture, filled: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     topic, sent = filled
-    out = stage.topic(queues=2)
+    out = cluster.topic(queues=2)
     with standalone_cluster(tmp_path) as master:
-        result = json.loads(run_job(master, tmp_path, stage.nameserver, topic, out, stage.stores["broker-a"]))
+        result = json.loads(run_job(master, tmp_path, cluster.nameserver, topic, out, cluster.stores["broker-a"]))
     assert result["batch"] == result["stream"] == result["store"] == sent
     assert result["written"] == sorted(f"copy of {body}" for body in sent)
     assert {Path(directory).parents[1] for directory in result["workers"]} == {
@@ -57,17 +57,17 @@ sinks:
 
 @pytest.mark.long
 def test_pipelines_and_jobs_run_on_a_standalone_cluster(
-    stage: ClusterFixture, filled: tuple[str, list[str]], tmp_path: Path
+    cluster: ClusterFixture, filled: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     topic, sent = filled
-    out = stage.topic(queues=2)
+    out = cluster.topic(queues=2)
     (tmp_path / "copies.yaml").write_text(STREAM)
     given = ("--set", f"topic={topic}")
     with standalone_cluster(tmp_path) as master:
-        run_to_its_end(stage.nameserver, tmp_path, "archive", *given, "--set", "archive=kept", "--master", master)
+        run_to_its_end(cluster.nameserver, tmp_path, "archive", *given, "--set", "archive=kept", "--master", master)
         copies = ("copies.yaml", *given, "--set", f"to={out}", "--once", "--master", master)
-        run_to_its_end(stage.nameserver, tmp_path, *copies)
+        run_to_its_end(cluster.nameserver, tmp_path, *copies)
     assert len(visible(tmp_path / "kept")) == len(sent)
-    copied = [message.body.decode() for message in everything(stage, out)]
+    copied = [message.body.decode() for message in everything(cluster, out)]
     assert sorted(copied) == sorted(f"copy of {body}" for body in sent)
     assert sorted(pq.read_table(tmp_path / "work" / "lake").column("body").to_pylist()) == sorted(copied)

@@ -32,7 +32,7 @@ def broker() -> Iterator[BrokerForTests]:
 def test_a_topic_is_a_table_with_the_columns_of_spark(broker: BrokerForTests) -> None:
     output = run_query("select * from orders", cluster(broker.namesrv))
     assert output.columns == list(DEFAULT_COLUMNS)
-    stored = {(one.queue.queue_id, one.queue_offset): one for one in broker.messages("orders")}
+    stored = {(message.queue.queue_id, message.queue_offset): message for message in broker.messages("orders")}
     assert len(output.rows) == COUNT
     for row in output.rows:
         message = stored[row["queueId"], row["queueOffset"]]
@@ -72,7 +72,9 @@ def test_columns_that_the_query_names_are_available(broker: BrokerForTests) -> N
 def test_conditions_on_columns_that_are_not_selected_hold(broker: BrokerForTests) -> None:
     sql = "select keys from orders where tags = 'even' and storeTimestamp > now() - interval 1 day and queueId = 0"
     found = {tuple(row["keys"]) for row in run_query(sql, cluster(broker.namesrv)).rows}
-    expected = {one.keys for one in broker.messages("orders") if one.tags == "even" and one.queue.queue_id == 0}
+    expected = {
+        message.keys for message in broker.messages("orders") if message.tags == "even" and message.queue.queue_id == 0
+    }
     assert found == {tuple(keys) for keys in expected}
 
 
@@ -94,7 +96,7 @@ def test_tags_keys_and_times_filter_before_sql(broker: BrokerForTests) -> None:
     count = "select count(*) from orders"
     assert run_query(count, cluster(broker.namesrv, tags=frozenset({"even"}))).value == COUNT // 2
     assert run_query(count, cluster(broker.namesrv, keys=frozenset({"k1", "k2", "none"}))).value == 2
-    times = sorted(one.store_timestamp_ms for one in broker.messages("orders"))
+    times = sorted(message.store_timestamp_ms for message in broker.messages("orders"))
     middle = times[COUNT // 2]
     before, since = cluster(broker.namesrv, until_ms=middle), cluster(broker.namesrv, since_ms=middle)
     assert run_query(count, before).value == sum(time < middle for time in times)

@@ -25,7 +25,7 @@ async def behind() -> tuple[GroupBroker, list[int]]:
     broker, times = group_broker(), []
     broker.topic("orders", 2)
     for _ in range(5):
-        times += [one.store_timestamp_ms for one in put(broker.store, draft(b"x", "orders", 0))]
+        times += [appended.store_timestamp_ms for appended in put(broker.store, draft(b"x", "orders", 0))]
         await broker.clock.advance(1)
     broker.groups.find("g")
     broker.offsets.commit("g", "orders", 0, 2)
@@ -66,7 +66,7 @@ async def test_queues_that_still_drain_are_shown() -> None:
     broker.topics.put(TopicConfig(topic_name="orders", read_queue_nums=3, write_queue_nums=1))
     async with running(broker) as server, connected_client(server) as admin:
         shown = (await admin.call(GetConsumeStats("g"))).body.offset_table
-    assert sorted(one.queue_id for one in shown) == [0, 1, 2]
+    assert sorted(queue.queue_id for queue in shown) == [0, 1, 2]
 
 
 async def test_the_whole_broker_is_shown_group_by_group() -> None:
@@ -78,9 +78,9 @@ async def test_the_whole_broker_is_shown_group_by_group() -> None:
     async with running(broker) as server, connected_client(server) as admin:
         body = (await admin.call(GetBrokerConsumeStats())).body
         ordered = (await admin.call(GetBrokerConsumeStats(is_order=True))).body
-    assert [list(one) for one in body.consume_stats_list] == [["g"], ["h"]]
+    assert [list(groups) for groups in body.consume_stats_list] == [["g"], ["h"]]
     assert (body.total_diff, body.broker_addr) == (3 + 1, "127.0.0.1:10911")
-    ((stats,),) = [one["g"] for one in ordered.consume_stats_list]
+    ((stats,),) = [groups["g"] for groups in ordered.consume_stats_list]
     assert list(stats.offset_table) == [queue(0, "ordered")]
 
 

@@ -121,7 +121,10 @@ def test_the_newest_heartbeat_replaces_the_topics_and_the_newest_version_each_ex
     group = ConsumerGroup("g")
     assert group.subscribe([subscription("a", "x", version=5), subscription("b")])
     assert group.subscribe([subscription("a", "y", version=4), subscription("c")])
-    assert {topic: one.sub_string for topic, one in group.subscriptions.items()} == {"a": "x", "c": "*"}
+    assert {topic: subscription.sub_string for topic, subscription in group.subscriptions.items()} == {
+        "a": "x",
+        "c": "*",
+    }
     assert not group.subscribe([subscription("a", "z", version=6), subscription("c")])
     assert group.subscriptions["a"].sub_string == "z"
 

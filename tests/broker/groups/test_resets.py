@@ -54,7 +54,7 @@ async def reset_fixture() -> ResetFixture:
     broker, times = group_broker(), []
     broker.topic("orders", 2)
     for _ in range(10):
-        times += [one.store_timestamp_ms for one in put(broker.store, draft(b"x", "orders", 0))]
+        times += [appended.store_timestamp_ms for appended in put(broker.store, draft(b"x", "orders", 0))]
         await broker.clock.advance(1)
     broker.groups.put(GroupConfig(group_name="g"))
     broker.offsets.commit("g", "orders", 0, 6)
@@ -148,7 +148,7 @@ async def test_members_are_notified_in_the_format_of_their_language() -> None:
                 assert OffsetsByQueue.from_bytes(pushed.body).offset_table == {queue(0): 2, queue(1): 0}
             else:
                 listed = OffsetList.from_bytes(pushed.body).offset_table
-                assert [(one.queue_id, one.offset) for one in listed] == [(0, 2), (1, 0)]
+                assert [(queue.queue_id, queue.offset) for queue in listed] == [(0, 2), (1, 0)]
     assert fixture.broker.offsets.get("g", "orders", 0) == 2
 
 

@@ -151,14 +151,14 @@ def test_every_pull_is_answered_byte_for_byte_as_by_the_general_path(
                     odd(encode_frame(command(request, opaque, flag, kind)), change_of_header)
                     for opaque, (request, flag, kind, change_of_header) in enumerate(chunk, start=1)
                 )
-                for one in (short, long):
-                    apply(one, change)
+                for puller in (short, long):
+                    apply(puller, change)
                 assert await responses(short, data) == await responses(long, data)
                 assert counted(short) == counted(long)
-                for one in (short, long):
-                    apply(one, TOPICS[0])
-                    apply(one, GroupConfig(group_name=GROUP))
-                    apply(one, 6)
+                for puller in (short, long):
+                    apply(puller, TOPICS[0])
+                    apply(puller, GroupConfig(group_name=GROUP))
+                    apply(puller, 6)
 
             runner.run(both())
 

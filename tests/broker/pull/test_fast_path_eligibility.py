@@ -71,8 +71,8 @@ async def test_pulls_in_a_row_are_answered_as_each_by_itself(tmp_path: Path, cou
         connection_to(tmp_path, store=SMALL_FILES) as puller,
         connection_to(tmp_path / "other", fast_path=False, store=SMALL_FILES) as other,
     ):
-        for one in (puller, other):
-            await fill(one)
+        for connection in (puller, other):
+            await fill(connection)
         places = [(TOPIC, 0), (TOPIC, 2), (BIG, 0)]
         rows = [
             a_pull(topic=topic, queue_id=queue_id, queue_offset=offset, max_msg_nums=count)

@@ -148,7 +148,9 @@ chunks = st.lists(
 
 
 def chunk_bytes(chunk: list[tuple[Send, int, Serialization]]) -> bytes:
-    return b"".join(encode_frame(command(one[0], opaque, one[1], one[2])) for opaque, one in enumerate(chunk, start=1))
+    return b"".join(
+        encode_frame(command(send, opaque, flag, kind)) for opaque, (send, flag, kind) in enumerate(chunk, start=1)
+    )
 
 
 def test_every_send_is_answered_and_stored_as_by_the_general_path(tmp_path: Path) -> None:
@@ -216,8 +218,8 @@ async def test_a_header_that_is_uncommon_is_read_as_by_the_general_path(
     header = common[8 : 8 + int.from_bytes(common[5:8], "big")].replace(*changed)
     odd = (4 + len(header) + 5).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + b"hello"
     async with connection_to(tmp_path / "a") as short, connection_to(tmp_path / "b", fast_path=False) as long:
-        for one in (short, long):
-            await one.feed(common)
+        for connection in (short, long):
+            await connection.feed(common)
         assert await short.feed(odd + common) == await long.feed(odd + common)
         assert short.everything_stored() == long.everything_stored()
 
@@ -232,12 +234,12 @@ async def test_sends_of_many_connections_share_one_append(tmp_path: Path, fast_p
         appends = []
         real = first.broker.store.append
         first.broker.store.append = lambda drafts: appends.append(len(drafts)) or real(drafts)  # type: ignore[method-assign,func-returns-value]
-        for number, one in enumerate(connections):
-            one.connection.data_received(frames(*[a_send(properties=COMMON)] * 4, first=10 * number))
+        for number, connection in enumerate(connections):
+            connection.connection.data_received(frames(*[a_send(properties=COMMON)] * 4, first=10 * number))
         await asyncio.sleep(0)
         assert appends == [32]
-        for number, one in enumerate(connections):
-            assert sorted(await one.feed(b"")) == [10 * number + place for place in range(4)]
+        for number, connection in enumerate(connections):
+            assert sorted(await connection.feed(b"")) == [10 * number + place for place in range(4)]
 
 
 async def test_a_topic_that_is_closed_refuses_the_next_send(tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ async def test_each_message_of_a_batch_is_a_record_of_its_own(tmp_path: Path) ->
         assert [message.properties for message in messages] == [{"TAGS": "x", "KEYS": "k1"}, {"KEYS": "k2"}]
         assert [message.flag for message in messages] == [1, 2]
         ids = response.msg_id.split(",")
-        assert [decode_offset_message_id(one).physical_offset for one in ids] == [m.physical_offset for m in messages]
+        assert [decode_offset_message_id(message_id).physical_offset for message_id in ids] == [
+            m.physical_offset for m in messages
+        ]
         assert response.queue_offset == 1
 
 

@@ -67,7 +67,9 @@ async def test_outcomes_of_one_chunk_are_each_taken_and_answered(flush: FlushDis
         sent = await send_half_messages(producer)
         assert [response.queue_id for response in sent] == [number % 4 for number in range(COUNT)]
         assert [response.queue_offset for response in sent] == list(range(COUNT))
-        responses = await together(producer, *(outcome_of(one, decision_of(n)) for n, one in enumerate(sent)))
+        responses = await together(
+            producer, *(outcome_of(half_message, decision_of(n)) for n, half_message in enumerate(sent))
+        )
         assert {response.code for response in responses} == {ResponseCode.SUCCESS}
         assert delivered(broker) == committed()
         assert sorted(broker.bodies(TRANS_OP), key=int) == [b"%d" % number for number in range(COUNT)]
@@ -79,8 +81,8 @@ async def test_outcomes_of_one_chunk_share_their_appends() -> None:
         sent = await send_half_messages(producer)
         log = broker.store.components.layout.commit_log
         before = len(broker.disk.journal)
-        await together(producer, *(outcome_of(one, COMMIT) for one in sent))
-        writes = [one for one in broker.disk.journal[before:] if one.kind == "write" and one.path.parent == log]
+        await together(producer, *(outcome_of(half_message, COMMIT) for half_message in sent))
+        writes = [entry for entry in broker.disk.journal[before:] if entry.kind == "write" and entry.path.parent == log]
         assert 2 <= len(writes) <= COUNT // 2, "two, unless the chunk came in several pieces"
 
 
@@ -156,7 +158,7 @@ async def moments() -> list[tuple[str, SimulatedDisk]]:
         broker.store.components.dispatcher.on_arrival(
             lambda topic, *_: found.append((topic, broker.disk.crash_process()))
         )
-        await together(producer, *(outcome_of(one, decision_of(n)) for n, one in enumerate(sent)))
+        await together(producer, *(outcome_of(half_message, decision_of(n)) for n, half_message in enumerate(sent)))
     return found
 
 

@@ -85,7 +85,7 @@ class Waiting(RuleBasedStateMachine):
         pending = self.queues.pending
         assert [offset for offset in range(len(pending)) if self.live.is_open(offset)] == self.queues.open()
         for entry in pending:
-            copies = [at for at, one in enumerate(pending) if one.first == entry.first and one.is_open]
+            copies = [at for at, other in enumerate(pending) if other.first == entry.first and other.is_open]
             assert self.live.newest(entry.first) == (copies[0] if copies else None)
 
     @invariant()

@@ -46,7 +46,7 @@ Checks = dict[str, list[dict[str, Any]]]
 
 
 def found(capsys: pytest.CaptureFixture[str], namesrv: str, *arguments: str) -> tuple[int, Checks]:
-    """The exit code, and what each check found."""
+    """The exit status, and what each check found."""
     status = main(["doctor", "--watch", "0", *arguments, "-n", namesrv, "-o", "json"])
     checks: Checks = {}
     for row in json.loads(capsys.readouterr().out):
@@ -119,7 +119,7 @@ def test_an_unknown_key_is_a_failure_and_an_unused_one_a_warning(
     assert (status, row["verdict"], "brokerNane" in row["found"]) == (1, "failure", True)
     findings, loaded = load_config(Path(write(tmp_path / "odd.conf", "transientStorePoolSize=5")))
     assert loaded is not None
-    assert [(one.verdict, "transientStorePoolSize" in one.found) for one in findings] == [("warning", True)]
+    assert [(finding.verdict, "transientStorePoolSize" in finding.found) for finding in findings] == [("warning", True)]
 
 
 def test_a_port_in_use_is_a_failure_unless_the_broker_itself_uses_it() -> None:
@@ -153,7 +153,7 @@ def test_a_broken_table_and_a_missing_log_file_are_failures(tmp_path: Path) -> N
     (layout.config / "topics.json").write_text("{")
     files = sorted(layout.commit_log.iterdir())
     shutil.copy(files[-1], layout.commit_log / f"{int(files[-1].name) + 5 * files[-1].stat().st_size:020d}")
-    failed = [one.found for one in StoreChecks(layout.root).files() if one.verdict == "failure"]
+    failed = [finding.found for finding in StoreChecks(layout.root).files() if finding.verdict == "failure"]
     assert any("topics.json" in text for text in failed)
     assert any("is missing" in text for text in failed)
 

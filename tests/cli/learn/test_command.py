@@ -25,7 +25,8 @@ IN_MAKE_TEST = {1, 13}
 
 def lesson_cases() -> list[object]:
     return [
-        pytest.param(one, id=one.name, marks=() if one.number in IN_MAKE_TEST else pytest.mark.long) for one in ENGLISH
+        pytest.param(lesson, id=lesson.name, marks=() if lesson.number in IN_MAKE_TEST else pytest.mark.long)
+        for lesson in ENGLISH
     ]
 
 
@@ -38,13 +39,15 @@ def test_the_commands_of_a_lesson_work(lesson: Lesson, pupil: Pupil) -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_language_has_the_same_lessons_with_the_same_commands(language: str) -> None:
     translated = lessons(language)
-    assert [(one.number, one.name) for one in translated] == [(one.number, one.name) for one in ENGLISH]
-    assert [one.commands for one in translated] == [one.commands for one in ENGLISH]
-    assert all(one.commands for one in translated)
+    assert [(lesson.number, lesson.name) for lesson in translated] == [
+        (lesson.number, lesson.name) for lesson in ENGLISH
+    ]
+    assert [lesson.commands for lesson in translated] == [lesson.commands for lesson in ENGLISH]
+    assert all(lesson.commands for lesson in translated)
 
 
 def test_lessons_are_numbered_without_gaps() -> None:
-    assert [one.number for one in ENGLISH] == list(range(1, len(ENGLISH) + 1))
+    assert [lesson.number for lesson in ENGLISH] == list(range(1, len(ENGLISH) + 1))
 
 
 def test_a_page_is_text_and_commands() -> None:

@@ -292,5 +292,5 @@ def test_the_state_of_a_message_in_a_group_has_apache_s_names() -> None:
     assert words[TrackState.CONSUMED, False] == (
         "MessageTrack [consumerGroup=billing, trackType=CONSUMED, exceptionDesc=null]"
     )
-    named = {one.partition("trackType=")[2].partition(",")[0] for one in words.values()}
+    named = {track.partition("trackType=")[2].partition(",")[0] for track in words.values()}
     assert named == {"CONSUMED", "CONSUMED_BUT_FILTERED", "NOT_CONSUME_YET", "NOT_ONLINE", "UNKNOWN"}

@@ -125,7 +125,10 @@ def test_one_topic_can_be_piped_into_another(broker: BrokerForTests, topic: str,
     options = ("--from", "earliest", "--exit-at-end", "-o", "jsonl", "-n", broker.namesrv)
     shown = run("tail", topic, *options, cwd=tmp_path)
     assert send(broker, f"{topic}-copy", "-", "--jsonl", cwd=tmp_path, stdin=shown.out).status == 0
-    copies = [(one.body, one.keys, one.tags, one.properties["a"]) for one in broker.messages(f"{topic}-copy")]
+    copies = [
+        (message.body, message.keys, message.tags, message.properties["a"])
+        for message in broker.messages(f"{topic}-copy")
+    ]
     assert sorted(copies) == [(b"m%d" % number, (f"k{number}",), "x", "b") for number in range(10)]
 
 

@@ -103,7 +103,7 @@ def test_a_limit_equal_to_the_number_of_messages_prints_no_note(
 
 def test_tail_starts_at_a_time(broker: BrokerForTests, topic: str, tmp_path: Path) -> None:
     since = broker.messages(topic)[4].store_timestamp_ms
-    expected = {one.body.decode() for one in broker.messages(topic) if one.store_timestamp_ms >= since}
+    expected = {message.body.decode() for message in broker.messages(topic) if message.store_timestamp_ms >= since}
     outcome = tail(broker, topic, "--from", str(since), "--exit-at-end", "-o", "jsonl", cwd=tmp_path)
     assert set(bodies(outcome)) == expected
     assert bodies(tail(broker, topic, "--from", "-1h", "--exit-at-end", "-o", "jsonl", cwd=tmp_path)) != []

@@ -19,19 +19,19 @@ def rows(frame: DataFrame) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def archived(spark: SparkSession, stage: ClusterFixture, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def archived(spark: SparkSession, cluster: ClusterFixture, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A topic, and the archive that holds it and another."""
-    topic, other = stage.topic(queues=2), stage.topic(queues=1)
+    topic, other = cluster.topic(queues=2), cluster.topic(queues=1)
     for number in range(60):
         properties = {"TAGS": "AB"[number % 2], "KEYS": f"k{number} shared", "n": "ü"}
         if number % 3:
             properties["UNIQ_KEY"] = f"{number:032X}"
-        broker = sorted(stage.brokers)[number % 2]
-        stage.send(topic, [b"%d" % number * 40], broker=broker, queue_id=number % 4 // 2, properties=properties)
-    stage.send(topic, [b"bare"])
-    stage.send(other, [b"noise"])
+        broker = sorted(cluster.brokers)[number % 2]
+        cluster.send(topic, [b"%d" % number * 40], broker=broker, queue_id=number % 4 // 2, properties=properties)
+    cluster.send(topic, [b"bare"])
+    cluster.send(other, [b"noise"])
     path = str(tmp_path_factory.mktemp("archive"))
-    options = {"nameServer": stage.nameserver, "topics": f"{topic},{other}", "archivePath": path}
+    options = {"nameServer": cluster.nameserver, "topics": f"{topic},{other}", "archivePath": path}
     assert archive.run(spark, options, lambda progress: None)["rows"] == 62
     return topic, path
 
@@ -47,12 +47,12 @@ def archived(spark: SparkSession, stage: ClusterFixture, tmp_path_factory: pytes
     ids=str,
 )
 def test_an_archive_gives_the_rows_of_the_broker(
-    spark: SparkSession, stage: ClusterFixture, archived: tuple[str, str], options: dict[str, str]
+    spark: SparkSession, cluster: ClusterFixture, archived: tuple[str, str], options: dict[str, str]
 ) -> None:
     topic, path = archived
     plain = options if {"columns", "includeProperties"} & options.keys() else {"columns": _ALL, **options}
-    through = stage.read(spark, topic, readMode="broker", **plain).load()
-    past = stage.read(spark, topic, readMode="archive", archivePath=path, **plain).load()
+    through = cluster.read(spark, topic, readMode="broker", **plain).load()
+    past = cluster.read(spark, topic, readMode="archive", archivePath=path, **plain).load()
     assert through.schema == past.schema
     archived_rows = sorted(map(str, past.collect()))
     assert archived_rows == sorted(map(str, through.collect()))
@@ -60,10 +60,10 @@ def test_an_archive_gives_the_rows_of_the_broker(
 
 
 def test_times_and_offsets_select_the_same_rows_as_at_the_broker(
-    spark: SparkSession, stage: ClusterFixture, archived: tuple[str, str]
+    spark: SparkSession, cluster: ClusterFixture, archived: tuple[str, str]
 ) -> None:
     topic, path = archived
-    everything = rows(stage.read(spark, topic).load())
+    everything = rows(cluster.read(spark, topic).load())
     middle = everything[30].storeTimestamp.isoformat()
     queue = {topic: {"broker-a": {"0": 3}}}
     for options in (
@@ -71,8 +71,8 @@ def test_times_and_offsets_select_the_same_rows_as_at_the_broker(
         {"asOfTimestamp": middle, "startingOffsets": json.dumps(queue)},
         {"endingTimestamp": "0"},
     ):
-        through = stage.read(spark, topic, readMode="broker", **options).load()
-        past = stage.read(spark, topic, archivePath=path, **options).load()
+        through = cluster.read(spark, topic, readMode="broker", **options).load()
+        past = cluster.read(spark, topic, archivePath=path, **options).load()
         assert rows(through) == rows(past), options
     only = (
         spark.read.format("rocketmq")

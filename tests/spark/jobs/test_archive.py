@@ -41,20 +41,20 @@ def in_store(root: Path) -> list[tuple[str, int, int]]:
     return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
 
-def test_runs_through_the_broker_add_what_is_new(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
-    topic = stage.topic(queues=2)
-    stage.spread(topic, 40)
-    options = {"nameServer": stage.nameserver, "topic": topic, "compression": "none"}
+def test_runs_through_the_broker_add_what_is_new(spark: SparkSession, cluster: ClusterFixture, tmp_path: Path) -> None:
+    topic = cluster.topic(queues=2)
+    cluster.spread(topic, 40)
+    options = {"nameServer": cluster.nameserver, "topic": topic, "compression": "none"}
     assert run(spark, tmp_path, **options)["rows"] == 40
     assert run(spark, tmp_path, **options) == {"rows": 0, "files": 0, "bytes": 0, "commit": 1}
-    stage.spread(topic, 10)
+    cluster.spread(topic, 10)
     done = run(spark, tmp_path, **options)
     assert (done["rows"], done["commit"]) == (10, 2)
     messages = Counter(visible(tmp_path))
     assert len(messages) == 26  # both brokers have queues 0 and 1, with the same offsets
     assert sum(messages.values()) == 50
     with pytest.raises(SettingsError, match="made from a broker"):
-        run(spark, tmp_path, storePath=stage.stores["broker-a"])
+        run(spark, tmp_path, storePath=cluster.stores["broker-a"])
 
 
 def test_a_whole_store_is_archived_in_runs_of_which_any_may_be_killed(spark: SparkSession, tmp_path: Path) -> None:

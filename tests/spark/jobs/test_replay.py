@@ -20,9 +20,9 @@ from tests.spark.cluster_fixture import ClusterFixture
 _SILENT: Any = lambda progress: None  # noqa: E731
 
 
-def filled(stage: ClusterFixture, messages: int = 80) -> str:
+def filled(cluster: ClusterFixture, messages: int = 80) -> str:
     """A topic with two queues on each broker; every other message has a sharding key of its queue."""
-    topic = stage.topic(queues=2)
+    topic = cluster.topic(queues=2)
     for number in range(messages):
         place = number % 4
         properties = {
@@ -36,14 +36,14 @@ def filled(stage: ClusterFixture, messages: int = 80) -> str:
             properties["UNIQ_KEY"] = f"{number:032X}"
         if number % 8 < 4:
             properties["__SHARDINGKEY"] = f"customer-{place}"
-        broker = sorted(stage.brokers)[place % 2]
-        stage.send(topic, [b"%d" % number], broker=broker, queue_id=place // 2, properties=properties)
+        broker = sorted(cluster.brokers)[place % 2]
+        cluster.send(topic, [b"%d" % number], broker=broker, queue_id=place // 2, properties=properties)
     return topic
 
 
-def rows(spark: SparkSession, stage: ClusterFixture, topic: str) -> list[Row]:
+def rows(spark: SparkSession, cluster: ClusterFixture, topic: str) -> list[Row]:
     columns = "brokerName,queueId,queueOffset,body,tags,keys,uniqueKey,properties,storeTimestamp"
-    messages = stage.read(spark, topic, columns=columns).load().collect()
+    messages = cluster.read(spark, topic, columns=columns).load().collect()
     return sorted(messages, key=lambda row: (row.brokerName, row.queueId, row.queueOffset))
 
 
@@ -62,25 +62,25 @@ def by_key(messages: list[Row]) -> dict[str, list[int]]:
     return dict(order)
 
 
-def options(stage: ClusterFixture, topic: str, to_topic: str, **more: object) -> dict[str, str]:
+def options(cluster: ClusterFixture, topic: str, to_topic: str, **more: object) -> dict[str, str]:
     texts = {name: str(value) for name, value in more.items()}
-    return {"nameServer": stage.nameserver, "topic": topic, "toTopic": to_topic, **texts}
+    return {"nameServer": cluster.nameserver, "topic": topic, "toTopic": to_topic, **texts}
 
 
 @pytest.mark.parametrize("source", ["broker", "archive"])
 def test_a_replay_keeps_keys_tags_properties_and_order(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path, source: str
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path, source: str
 ) -> None:
-    topic, target = filled(stage), stage.topic(queues=3)
+    topic, target = filled(cluster), cluster.topic(queues=3)
     more = {}
     if source == "archive":
         more["archivePath"] = str(tmp_path / "archive")
-        archive.run(spark, {"nameServer": stage.nameserver, "topic": topic, **more}, _SILENT)
+        archive.run(spark, {"nameServer": cluster.nameserver, "topic": topic, **more}, _SILENT)
     reports: list[dict[str, object]] = []
-    done = replay.run(spark, options(stage, topic, target, **more), reports.append)
+    done = replay.run(spark, options(cluster, topic, target, **more), reports.append)
     assert done == {"rows": 80, "lanes": 4, "skipped": 0}
     assert reports[-1] == {"rows": 80}
-    before, after = rows(spark, stage, topic), rows(spark, stage, target)
+    before, after = rows(spark, cluster, topic), rows(spark, cluster, target)
     assert sorted(map(user_part, after)) == sorted(map(user_part, before))
     assert by_key(after) == by_key(before)
     plain = [[int(row.body) for row in after if "__SHARDINGKEY" not in row.properties and int(row.body) % 4 == queue]
@@ -93,13 +93,13 @@ def test_a_replay_keeps_keys_tags_properties_and_order(
 
 
 def test_a_replay_that_failed_continues_where_it_was(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic, target = filled(stage, 40), stage.topic(queues=2)
+    topic, target = filled(cluster, 40), cluster.topic(queues=2)
     progress = tmp_path / "progress"
-    settings = options(stage, topic, target, progressPath=progress)
+    settings = options(cluster, topic, target, progressPath=progress)
     assert replay.run(spark, settings, _SILENT)["rows"] == 40
-    stage.spread(topic, 8)  # not part of the replay, which has the messages that existed when it began
+    cluster.spread(topic, 8)  # not part of the replay, which has the messages that existed when it began
     assert replay.run(spark, settings, _SILENT) == {"rows": 0, "lanes": 4, "skipped": 40}
     saved = progress / "lane-1.json"
     reached = json.loads(saved.read_bytes())
@@ -107,25 +107,25 @@ def test_a_replay_that_failed_continues_where_it_was(
         json.dumps({"next": reached["next"] - 3, "sent": reached["sent"] - 3})
     )  # killed before it was saved
     assert replay.run(spark, settings, _SILENT) == {"rows": 3, "lanes": 4, "skipped": 37}
-    sent = rows(spark, stage, target)
+    sent = rows(spark, cluster, target)
     assert len(sent) == 43
     assert len({row.uniqueKey for row in sent}) == 40
     with pytest.raises(SettingsError, match="another replay, with other tags"):
         replay.run(spark, {**settings, "tags": "A"}, _SILENT)
 
 
-def test_times_tags_and_keys_select_what_is_replayed(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = filled(stage, 20)
-    middle = rows(spark, stage, topic)[10].storeTimestamp
+def test_times_tags_and_keys_select_what_is_replayed(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = filled(cluster, 20)
+    middle = rows(spark, cluster, topic)[10].storeTimestamp
     for chosen, expected in (
         ({"tags": "A"}, lambda row: row.tags == "A"),
         ({"keys": "k3,k4"}, lambda row: row.keys[0] in ("k3", "k4")),
         ({"startingTimestamp": middle.isoformat()}, lambda row: row.storeTimestamp >= middle),
     ):
-        target = stage.topic(queues=1)
-        replay.run(spark, options(stage, topic, target, speed="1000", **chosen), _SILENT)
-        selected = sorted(user_part(row) for row in rows(spark, stage, topic) if expected(row))
-        assert sorted(map(user_part, rows(spark, stage, target))) == selected
+        target = cluster.topic(queues=1)
+        replay.run(spark, options(cluster, topic, target, speed="1000", **chosen), _SILENT)
+        selected = sorted(user_part(row) for row in rows(spark, cluster, topic) if expected(row))
+        assert sorted(map(user_part, rows(spark, cluster, target))) == selected
 
 
 def test_the_tempo_lengthens_or_shortens_the_pauses() -> None:
@@ -133,15 +133,15 @@ def test_the_tempo_lengthens_or_shortens_the_pauses() -> None:
     assert [tempo.due_s(at, 100.0) for at in (5_000_000, 6_000_000, 25_000_000)] == [100.0, 100.1, 102.0]
 
 
-def test_no_message_is_sent_before_it_is_due(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic, target = stage.topic(queues=1), stage.topic(queues=1)
+def test_no_message_is_sent_before_it_is_due(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic, target = cluster.topic(queues=1), cluster.topic(queues=1)
     for number in range(4):
-        stage.send(topic, [b"%d" % number], broker=sorted(stage.brokers)[number % 2])
+        cluster.send(topic, [b"%d" % number], broker=sorted(cluster.brokers)[number % 2])
         sleep(0.02)  # what is replayed are the pauses
     began = datetime.fromtimestamp(time(), UTC)
-    replay.run(spark, options(stage, topic, target, speed="0.5"), _SILENT)
+    replay.run(spark, options(cluster, topic, target, speed="0.5"), _SILENT)
     before, after = (
-        {int(row.body): row.storeTimestamp for row in rows(spark, stage, name)} for name in (topic, target)
+        {int(row.body): row.storeTimestamp for row in rows(spark, cluster, name)} for name in (topic, target)
     )
     assert before.keys() == after.keys()
     for number, stored in after.items():
@@ -172,6 +172,8 @@ def test_the_same_topic_is_allowed_if_requested_or_in_another_cluster() -> None:
     )
 
 
-def test_a_missing_target_topic_is_reported_before_anything_is_sent(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_a_missing_target_topic_is_reported_before_anything_is_sent(
+    spark: SparkSession, cluster: ClusterFixture
+) -> None:
     with pytest.raises((PySparkException, Exception), match="no route for topic"):
-        replay.run(spark, options(stage, filled(stage, 4), "nowhere"), _SILENT)
+        replay.run(spark, options(cluster, filled(cluster, 4), "nowhere"), _SILENT)

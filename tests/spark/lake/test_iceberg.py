@@ -96,7 +96,7 @@ def written(table: IcebergLakeTable) -> list[WrittenFile]:
 def snapshots_expired(lake: Lake) -> int:
     """All but the newest; how many there were."""
     table = lake.table
-    old = [one.snapshot_id for one in table.snapshots() if one != table.current_snapshot()]
+    old = [snapshot.snapshot_id for snapshot in table.snapshots() if snapshot != table.current_snapshot()]
     lake.change(lambda catalog: catalog.load_table("lake.orders").maintenance.expire_snapshots().by_ids(old).commit())
     return len(old)
 
@@ -151,7 +151,7 @@ def test_every_type_comes_back_by_pyiceberg_and_from_the_plain_files(spark: Spar
     sent = pa.Table.from_batches(frame.toArrow().to_batches() * 2).sort_by("id")
     table = lake.table
     read = table.scan().to_arrow().sort_by("id")
-    files = [Path(one.file.file_path) for one in table.scan().plan_files()]
+    files = [Path(task.file.file_path) for task in table.scan().plan_files()]
     plain = duckdb.read_parquet([str(file) for file in files]).select("id", "at", "body", "more", "tags", "deep")
     assert read.to_pylist() == sent.to_pylist()
     assert read.schema.field("at").type == pa.timestamp("us", "UTC")
@@ -338,7 +338,7 @@ def test_a_batch_that_another_driver_has_just_committed_is_left_out(
     monkeypatch.setattr(iceberg, "_commit_once", overtaken)
     table.commit(written(table), Batch("query", 0))
     assert lake.ids == [1, 2, 3]
-    assert [one.file.file_path for one in lake.table.scan().plan_files()] == [first[0].location]
+    assert [task.file.file_path for task in lake.table.scan().plan_files()] == [first[0].location]
 
 
 def test_drivers_that_commit_at_once_write_each_batch_once(lake: Lake) -> None:

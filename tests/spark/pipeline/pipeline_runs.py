@@ -36,7 +36,7 @@ class Recorder:
 
 def run_file(
     spark: SparkSession,
-    stage: ClusterFixture,
+    cluster: ClusterFixture,
     file: Path,
     params: Mapping[str, str],
     screen: Recorder,
@@ -45,8 +45,8 @@ def run_file(
     stop: Event | None = None,
     metrics: Path | None = None,
 ) -> dict[str, SinkProgress]:
-    connection = {"nameServer": stage.nameserver}
-    pipeline = resolve_topics(load_pipeline(file, params, stage.nameserver), connection)
+    connection = {"nameServer": cluster.nameserver}
+    pipeline = resolve_topics(load_pipeline(file, params, cluster.nameserver), connection)
     kept = None if metrics is None else MetricsFile.at(pipeline.name, str(metrics))
     run = PipelineRun(
         pipeline, connection, screen, stop or Event(), once=once and pipeline.mode == "stream", metrics=kept

@@ -30,7 +30,7 @@ from ariane.spark.pipeline.checks import views_read
     ],
 )
 def test_the_views_that_a_query_reads_are_found(sql: str, views: list[str]) -> None:
-    assert [one.view for one in views_read(sql)] == views
+    assert [read.view for read in views_read(sql)] == views
 
 
 def test_a_reference_has_its_position() -> None:

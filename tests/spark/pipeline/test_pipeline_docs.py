@@ -50,17 +50,17 @@ def ariane(directory: Path, *words: str) -> Outcome:
 
 
 @pytest.mark.long
-def test_the_file_runs_and_keeps_dead_letters(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
+def test_the_file_runs_and_keeps_dead_letters(spark: SparkSession, cluster: ClusterFixture, tmp_path: Path) -> None:
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
     file = tmp_path / "orders.yaml"
     file.write_text(FILE.replace("    topic: orders\n", f"    topic: {topic}\n"))
     orders = [
         {"order_id": f"o-{number}", "amount": 2.5, "currency": currency, "at": "2026-01-31T08:00:10Z"}
         for number, currency in enumerate(["EUR", "EUR", "USD"])
     ]
-    stage.send(topic, [*(json.dumps(order).encode() for order in orders), b"no order"])
+    cluster.send(topic, [*(json.dumps(order).encode() for order in orders), b"no order"])
     screen = Recorder()
-    run_file(spark, stage, file, {"work": str(tmp_path)}, screen)
+    run_file(spark, cluster, file, {"work": str(tmp_path)}, screen)
     assert [(row["orders"], row["amount"]) for row in screen.tables["totals"]] == [(2, 5.0)]
     assert spark.read.parquet(str(tmp_path / "bad")).count() == 1
 

@@ -22,17 +22,17 @@ needs_pipelines = pytest.mark.long
 
 @needs_pipelines
 def test_spark_pipelines_runs_the_project_and_continues_where_it_ended(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
     pytest.importorskip("grpc_status")
-    topic, paid = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
+    topic, paid = cluster.topic(queues=1, brokers=["broker-a"]), cluster.topic(queues=1, brokers=["broker-a"])
     project = tmp_path / "shop"
-    write_project(project, stage.nameserver, topic, paid)
+    write_project(project, cluster.nameserver, topic, paid)
     for number in (1, 2):
         events = [f'{{"order_id": "o-{number}", "status": "{status}", "amount": 5}}' for status in ("created", "paid")]
-        stage.send(topic, [event.encode() for event in events])
+        cluster.send(topic, [event.encode() for event in events])
         _run(project)
-        bodies = [bytes(row.body) for row in stage.read(spark, paid).load().orderBy("queueOffset").collect()]
+        bodies = [bytes(row.body) for row in cluster.read(spark, paid).load().orderBy("queueOffset").collect()]
         assert len(bodies) == number
         assert b'"paid"' in bodies[-1]
     assert spark.read.parquet(str(project / "spark-warehouse" / "orders")).count() == 4

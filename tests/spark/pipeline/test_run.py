@@ -73,16 +73,16 @@ def written(directory: Path, text: str, name: str = "some.yaml") -> Path:
 
 @pytest.mark.long
 def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic, bad, again = (stage.topic(queues=1, brokers=["broker-a"]) for _ in range(3))
-    stage.send(topic, GOOD + BAD, properties={"TAGS": "t"})
+    topic, bad, again = (cluster.topic(queues=1, brokers=["broker-a"]) for _ in range(3))
+    cluster.send(topic, GOOD + BAD, properties={"TAGS": "t"})
     code = "def times(rows, factor):\n    return rows.withColumn('price', rows.price * int(factor))\n"
     written(tmp_path, code, "pipeline_batch_steps.py")
     params = {"topic": topic, "bad": bad, "again": again}
     params |= {"out": str(tmp_path / "out"), "table": str(tmp_path / "table"), "iceberg": "lake.dear"}
     screen, metrics = Recorder(), tmp_path / "metrics.json"
-    sinks = run_file(spark, stage, written(tmp_path, BATCH), params, screen, metrics=metrics)
+    sinks = run_file(spark, cluster, written(tmp_path, BATCH), params, screen, metrics=metrics)
 
     assert [row["id"] for row in screen.tables["table"]] == [5, 6, 7]
     assert "table" in screen.left_out
@@ -90,11 +90,11 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
     assert DeltaTable(params["table"]).to_pyarrow_table().num_rows == 5
     with load_catalog(uri=f"sqlite:///{params['table']}.db") as catalog:
         assert catalog.load_table("lake.dear").scan().to_arrow().num_rows == 5
-    sent = stage.read(spark, again).load().collect()
+    sent = cluster.read(spark, again).load().collect()
     assert sorted(json.loads(bytes(row.body))["id"] for row in sent) == [5, 6, 7, 8, 9]
     assert sorted(key for row in sent for key in row["keys"]) == ["o-5", "o-6", "o-7", "o-8", "o-9"]
 
-    dead = stage.read(spark, bad, includeProperties="true").load().orderBy("queueOffset").collect()
+    dead = cluster.read(spark, bad, includeProperties="true").load().orderBy("queueOffset").collect()
     assert [bytes(row.body) for row in dead] == BAD
     assert {row.tags for row in dead} == {"t"}
     assert [row.properties["originQueueOffset"] for row in dead] == ["10", "11", "12", "13"]
@@ -114,15 +114,15 @@ def test_a_batch_goes_from_a_topic_through_sql_and_python_to_every_kind_of_sink(
 
 @pytest.mark.long
 def test_a_stream_continues_where_it_stopped_and_keeps_dead_letters(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
     file = written(tmp_path, STREAM)
     params = {"topic": topic, "work": str(tmp_path)}
     counts = []
     for bodies in (GOOD + BAD, GOOD[:5] + BAD[:1]):
-        stage.send(topic, bodies)
-        sinks = run_file(spark, stage, file, params, Recorder(), metrics=tmp_path / "metrics.prom")
+        cluster.send(topic, bodies)
+        sinks = run_file(spark, cluster, file, params, Recorder(), metrics=tmp_path / "metrics.prom")
         counts.append([sinks[name].rows_written for name in ("lake", "orders_dead_letters")])
         assert sinks["lake"].lag == 0
         assert sinks["lake"].state == "done"
@@ -139,9 +139,11 @@ def test_a_stream_continues_where_it_stopped_and_keeps_dead_letters(
 
 
 @pytest.mark.long
-def test_a_stream_shows_windows_and_can_be_stopped(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
-    stage.send(topic, GOOD)
+def test_a_stream_shows_windows_and_can_be_stopped(
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
+) -> None:
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
+    cluster.send(topic, GOOD)
     text = STREAM[: STREAM.index("    schema:")] + (
         "steps:\n"
         "  counts:\n"
@@ -157,7 +159,7 @@ def test_a_stream_shows_windows_and_can_be_stopped(spark: SparkSession, stage: C
 
     screen = Recorder(stop_after_the_first_batch)
     params = {"topic": topic, "work": str(tmp_path)}
-    sinks = run_file(spark, stage, written(tmp_path, text), params, screen, once=False, stop=stop)
+    sinks = run_file(spark, cluster, written(tmp_path, text), params, screen, once=False, stop=stop)
     assert sum(int(str(row["n"])) for row in screen.tables["table"]) == 10
     assert sinks["table"].state == "stopped"
     assert sinks["table"].rows_read == 10
@@ -174,34 +176,34 @@ def test_a_stream_shows_windows_and_can_be_stopped(spark: SparkSession, stage: C
     ],
 )
 def test_errors_of_spark_have_the_line_and_come_before_anything_is_written(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path, old: str, new: str, expected: str
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
     written(tmp_path, "def times(rows, factor):\n    return rows\n", "pipeline_batch_steps.py")
     params = {"topic": topic, "bad": topic, "out": str(tmp_path / "out"), "again": topic}
     with pytest.raises(SettingsError, match=expected):
-        run_file(spark, stage, written(tmp_path, BATCH.replace(old, new)), params, Recorder())
+        run_file(spark, cluster, written(tmp_path, BATCH.replace(old, new)), params, Recorder())
     assert not (tmp_path / "out").exists()
     assert not spark.catalog.tableExists("orders")
 
 
 def test_without_a_dead_letter_target_a_bad_body_stops_the_pipeline(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
-    stage.send(topic, GOOD + BAD[:1])
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
+    cluster.send(topic, GOOD + BAD[:1])
     text = BATCH[: BATCH.index("    dead_letters")] + "sinks:\n  lake: {from: orders, parquet: '${out}'}\n"
     params = {"topic": topic, "out": str(tmp_path / "out")}
     screen = Recorder()
     with pytest.raises(ArianeError, match=r"sink lake failed: source orders: .*at queue offset 10.*dead_letters"):
-        run_file(spark, stage, written(tmp_path, text), params, screen)
+        run_file(spark, cluster, written(tmp_path, text), params, screen)
     assert screen.seen[-1].state == "failed"
 
 
-def test_a_missing_topic_is_reported_before_spark_is_needed(stage: ClusterFixture, tmp_path: Path) -> None:
+def test_a_missing_topic_is_reported_before_spark_is_needed(cluster: ClusterFixture, tmp_path: Path) -> None:
     from ariane.spark.pipeline.dataframes import resolve_topics
     from ariane.spark.pipeline.load import load_pipeline
 
-    pipeline = load_pipeline(written(tmp_path, STREAM), {"topic": "nowhere", "work": "w"}, stage.nameserver)
+    pipeline = load_pipeline(written(tmp_path, STREAM), {"topic": "nowhere", "work": "w"}, cluster.nameserver)
     with pytest.raises(NoRoute, match="no route for topic nowhere"):
-        resolve_topics(pipeline, {"nameServer": stage.nameserver})
+        resolve_topics(pipeline, {"nameServer": cluster.nameserver})

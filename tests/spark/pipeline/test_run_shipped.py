@@ -14,12 +14,14 @@ from tests.spark.pipeline.trace_samples import a_send_of_m1
 
 
 @pytest.mark.long
-def test_stats_show_rate_size_latency_keys_and_skew(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
-    topic = stage.topic(queues=2, brokers=["broker-a"], name="stats")
+def test_stats_show_rate_size_latency_keys_and_skew(
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
+) -> None:
+    topic = cluster.topic(queues=2, brokers=["broker-a"], name="stats")
     for queue, count in ((0, 6), (1, 2)):
-        stage.send(topic, [b"x" * 100] * count, queue_id=queue, properties={"KEYS": f"k{queue} all"}, born_ms=1)
+        cluster.send(topic, [b"x" * 100] * count, queue_id=queue, properties={"KEYS": f"k{queue} all"}, born_ms=1)
     screen, given = Recorder(), {"topics": topic, "to": str(tmp_path / "minutes")}
-    run_file(spark, stage, shipped()["stats"], given, screen)
+    run_file(spark, cluster, shipped()["stats"], given, screen)
     minutes = screen.tables["minutes"]
     assert sum(int(str(row["messages"])) for row in minutes) == 8
     assert all(int(str(row["mean_bytes"])) > 100 and int(str(row["p99_ms"])) > 10**12 for row in minutes)
@@ -31,14 +33,14 @@ def test_stats_show_rate_size_latency_keys_and_skew(spark: SparkSession, stage: 
 
 
 @pytest.mark.long
-def test_dead_letters_are_grouped_by_shape_and_can_be_sent_again(spark: SparkSession, stage: ClusterFixture) -> None:
-    stage.create("%DLQ%billing", 1, ["broker-a"])
-    again = stage.topic(queues=1, brokers=["broker-a"])
+def test_dead_letters_are_grouped_by_shape_and_can_be_sent_again(spark: SparkSession, cluster: ClusterFixture) -> None:
+    cluster.create("%DLQ%billing", 1, ["broker-a"])
+    again = cluster.topic(queues=1, brokers=["broker-a"])
     properties = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "0A", "TAGS": "paid", "KEYS": "o-1"}
     bodies = [b'{"id": 1, "amount": 2}', b'{"amount": 5, "id": 3}', b'{"id"', b"order 17 of 18"]
-    stage.send("%DLQ%billing", bodies, properties=properties)
+    cluster.send("%DLQ%billing", bodies, properties=properties)
     screen = Recorder()
-    sinks = run_file(spark, stage, shipped()["dlq"], {"group": "billing", "redrive_to": again}, screen)
+    sinks = run_file(spark, cluster, shipped()["dlq"], {"group": "billing", "redrive_to": again}, screen)
     shapes = {row["shape"]: row["letters"] for row in screen.tables["shapes"]}
     assert shapes == {"{amount, id}": 2, "(malformed JSON)": 1, "order # of #": 1}
     assert {row["origin"] for row in screen.tables["shapes"]} == {"orders"}
@@ -46,18 +48,18 @@ def test_dead_letters_are_grouped_by_shape_and_can_be_sent_again(spark: SparkSes
     assert (ages["hour"], ages["older"], ages["command"]) == (4, 0, "ariane dlq redrive billing")
     assert len(screen.tables["redrive"]) == 4
     assert sinks["again"].rows_written == 4
-    sent = stage.read(spark, again).load().collect()
+    sent = cluster.read(spark, again).load().collect()
     assert sorted(bytes(row.body) for row in sent) == sorted(bodies)
 
 
-def test_a_cluster_without_dead_letters_has_an_empty_report(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_a_cluster_without_dead_letters_has_an_empty_report(spark: SparkSession, cluster: ClusterFixture) -> None:
     screen = Recorder()
-    run_file(spark, stage, shipped()["dlq"], {"group": "nobody-ever"}, screen)
+    run_file(spark, cluster, shipped()["dlq"], {"group": "nobody-ever"}, screen)
     assert screen.tables["shapes"] == []
 
 
-def test_traces_become_a_waterfall_with_percentiles(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"], name="trace")
+def test_traces_become_a_waterfall_with_percentiles(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = cluster.topic(queues=1, brokers=["broker-a"], name="trace")
     sent = a_send_of_m1()
     begun = before_consumption(
         timestamp_ms=1_000_050, region="r", group="takers", request_id="R1", message_id="M1", retries=0, keys=()
@@ -72,9 +74,9 @@ def test_traces_become_a_waterfall_with_percentiles(spark: SparkSession, stage: 
         keys=(),
         context_code=ContextCode.SUCCESS,
     )
-    stage.send(topic, [sent.text.encode(), (begun.text + ended.text).encode()])
+    cluster.send(topic, [sent.text.encode(), (begun.text + ended.text).encode()])
     screen = Recorder()
-    run_file(spark, stage, shipped()["trace"], {"topic": topic}, screen)
+    run_file(spark, cluster, shipped()["trace"], {"topic": topic}, screen)
     (way,) = screen.tables["waterfall"]
     assert (way["message"], way["consumer"], way["topic"]) == ("M1", "takers", "orders")
     assert (way["send_ms"], way["wait_ms"], way["consume_ms"], way["total_ms"]) == (20, 40, 30, 80)
@@ -86,18 +88,18 @@ def test_traces_become_a_waterfall_with_percentiles(spark: SparkSession, stage: 
 
 @pytest.mark.long
 def test_orders_of_the_demo_become_turnover_in_a_topic_and_in_parquet(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic, to = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
+    topic, to = cluster.topic(queues=1, brokers=["broker-a"]), cluster.topic(queues=1, brokers=["broker-a"])
     stream = OrderStream(seed=2)
-    stage.send(topic, [stream.next(1_800_000_000_000 + 100 * number).body for number in range(600)])
+    cluster.send(topic, [stream.next(1_800_000_000_000 + 100 * number).body for number in range(600)])
     screen, given = Recorder(), {"topic": topic, "to": to, "work": str(tmp_path)}
-    sinks = run_file(spark, stage, shipped()["orders"], given, screen)
+    sinks = run_file(spark, cluster, shipped()["orders"], given, screen)
     shown = screen.tables["screen"]
     assert {str(row["region"]) for row in shown} <= {"eu", "us", "cn", "jp"}
     lake = spark.read.parquet(str(tmp_path / "turnover"))
     assert lake.count() == sinks["lake"].rows_written == sinks["topic"].rows_written
-    assert stage.read(spark, to).load().count() == lake.count() > 0
+    assert cluster.read(spark, to).load().count() == lake.count() > 0
     dead = spark.read.parquet(str(tmp_path / "dead-letters"))
     assert dead.count() == sinks["orders_dead_letters"].rows_written
     assert dead.count() > 0

@@ -17,8 +17,8 @@ COLD = {"memory_ratio": 0.0}
 
 @pytest.fixture(scope="module")
 def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFixture]:
-    with cluster_in_thread(tmp_path_factory.mktemp("pulls")) as stage:
-        yield stage
+    with cluster_in_thread(tmp_path_factory.mktemp("pulls")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def default_limits(one_broker: ClusterFixture) -> Iterator[None]:
     set_broker_limits(one_broker, count=32, size=262_144)
 
 
-def set_broker_limits(stage: ClusterFixture, *, count: int, size: int) -> None:
+def set_broker_limits(cluster: ClusterFixture, *, count: int, size: int) -> None:
     body = f"maxTransferCountOnMessageInMemory={count}\nmaxTransferBytesOnMessageInMemory={size}\n"
-    stage.cluster.calls.call(stage.brokers["broker-a"], UpdateBrokerSettings(body=body))
+    cluster.client.calls.call(cluster.brokers["broker-a"], UpdateBrokerSettings(body=body))
 
 
-def filled(stage: ClusterFixture, bodies: list[bytes]) -> MessageQueue:
-    topic = stage.topic(queues=1)
-    stage.send(topic, bodies)
+def filled(cluster: ClusterFixture, bodies: list[bytes]) -> MessageQueue:
+    topic = cluster.topic(queues=1)
+    cluster.send(topic, bodies)
     return MessageQueue(topic=topic, broker_name="broker-a", queue_id=0)
 
 
@@ -45,10 +45,10 @@ def small(one_broker: ClusterFixture) -> MessageQueue:
 
 
 def response_sizes(
-    stage: ClusterFixture, queue: MessageQueue, count: int = 256, first: int = 0, end: int = MESSAGES
+    cluster: ClusterFixture, queue: MessageQueue, count: int = 256, first: int = 0, end: int = MESSAGES
 ) -> list[int]:
     """How many messages each response had, after a check of their offsets."""
-    pull = RangePull(stage.cluster, QueueRange(queue, first, end), PullSettings(group="g", count=count))
+    pull = RangePull(cluster.client, QueueRange(queue, first, end), PullSettings(group="g", count=count))
     received = [[message.queue_offset for message in decode_all(body)] for body in pull]
     assert [offset for offsets in received for offset in offsets] == list(range(first, end))
     return list(map(len, received))
@@ -68,14 +68,14 @@ def test_pulls_request_as_much_as_the_broker_returns(
 
 
 def test_a_broker_that_reads_from_disk_returns_8_and_pulls_adapt(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with cluster_in_thread(tmp_path_factory.mktemp("far"), store=COLD) as stage:
-        queue = filled(stage, [b"%d" % number for number in range(300)])
-        assert response_sizes(stage, queue, end=300) == [8] * 37 + [4]
+    with cluster_in_thread(tmp_path_factory.mktemp("far"), store=COLD) as cluster:
+        queue = filled(cluster, [b"%d" % number for number in range(300)])
+        assert response_sizes(cluster, queue, end=300) == [8] * 37 + [4]
 
 
 @pytest.mark.usefixtures("default_limits")
 def test_pulls_adapt_to_changing_limits_without_loss(one_broker: ClusterFixture, small: MessageQueue) -> None:
-    pull = RangePull(one_broker.cluster, QueueRange(small, 0, MESSAGES), PullSettings(group="g"))
+    pull = RangePull(one_broker.client, QueueRange(small, 0, MESSAGES), PullSettings(group="g"))
     seen: list[int] = []
     for number, body in enumerate(pull):
         seen += [message.queue_offset for message in decode_all(body)]
@@ -89,7 +89,7 @@ def test_pulls_request_more_when_the_broker_returns_more(
 ) -> None:
     monkeypatch.setattr("ariane.spark.read.range_pull._LEARN_AGAIN", 20)
     set_broker_limits(one_broker, count=8, size=262_144)
-    pull = RangePull(one_broker.cluster, QueueRange(small, 0, MESSAGES), PullSettings(group="g"))
+    pull = RangePull(one_broker.client, QueueRange(small, 0, MESSAGES), PullSettings(group="g"))
     sizes = []
     for body in pull:
         sizes.append(len(decode_all(body)))

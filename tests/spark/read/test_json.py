@@ -31,11 +31,11 @@ SCHEMA = "id BIGINT, name STRING"
 
 
 @pytest.fixture(scope="module")
-def mixed(stage: ClusterFixture) -> str:
+def mixed(cluster: ClusterFixture) -> str:
     """A topic with good and bad bodies in two queues."""
-    topic = stage.topic(queues=2, brokers=["broker-a"], name="mixed")
-    stage.send(topic, [GOOD[0], BAD[0]], queue_id=0)
-    stage.send(topic, [BAD[1], GOOD[1]], queue_id=1)
+    topic = cluster.topic(queues=2, brokers=["broker-a"], name="mixed")
+    cluster.send(topic, [GOOD[0], BAD[0]], queue_id=0)
+    cluster.send(topic, [BAD[1], GOOD[1]], queue_id=1)
     return topic
 
 
@@ -91,9 +91,9 @@ def test_every_body_of_a_sample_fits_the_schema_that_it_gave(bodies: list[dict[s
         assert read(json.loads(json.dumps(body))).keys() == set(schema.names)
 
 
-def test_a_topic_is_read_without_a_schema(spark: SparkSession, stage: ClusterFixture, mixed: str) -> None:
+def test_a_topic_is_read_without_a_schema(spark: SparkSession, cluster: ClusterFixture, mixed: str) -> None:
     options = {"format": "json", "inferSchema": "true", "columns": "queueId,queueOffset"}
-    frame = stage.read(spark, mixed, **options).load()
+    frame = cluster.read(spark, mixed, **options).load()
     kinds = "struct<id:string,name:string,price:double,queueId:int,queueOffset:bigint,_corrupt_record:string>"
     assert frame.schema.simpleString() == kinds
     rows = {(row.queueId, row.queueOffset): row for row in frame.collect()}
@@ -101,29 +101,29 @@ def test_a_topic_is_read_without_a_schema(spark: SparkSession, stage: ClusterFix
     assert [place for place, row in rows.items() if row._corrupt_record is not None] == [(0, 1)]
 
 
-def test_the_newest_messages_are_the_sample(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
-    stage.send(topic, [b'{"old": 1}'] * 5 + [b'{"new": 1}'] * 2)
+def test_the_newest_messages_are_the_sample(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
+    cluster.send(topic, [b'{"old": 1}'] * 5 + [b'{"new": 1}'] * 2)
     options = {"format": "json", "inferSchema": "true", "mode": "FAILFAST"}
-    assert stage.read(spark, topic, samplingSize=2, **options).load().columns == ["new"]
-    assert stage.read(spark, topic, samplingSize=3, **options).load().columns == ["new", "old"]
-    assert stage.stream(spark, topic, samplingSize=3, **options).load().columns == ["new", "old"]
-    wait_until_indexed(stage.stores["broker-a"], topic, 7)
-    store = {**options, "storePath": str(stage.stores["broker-a"])}
-    assert stage.read(spark, topic, samplingSize=2, **store).load().columns == ["new"]
+    assert cluster.read(spark, topic, samplingSize=2, **options).load().columns == ["new"]
+    assert cluster.read(spark, topic, samplingSize=3, **options).load().columns == ["new", "old"]
+    assert cluster.stream(spark, topic, samplingSize=3, **options).load().columns == ["new", "old"]
+    wait_until_indexed(cluster.stores["broker-a"], topic, 7)
+    store = {**options, "storePath": str(cluster.stores["broker-a"])}
+    assert cluster.read(spark, topic, samplingSize=2, **store).load().columns == ["new"]
 
 
-def test_an_empty_sample_is_reported(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_an_empty_sample_is_reported(spark: SparkSession, cluster: ClusterFixture) -> None:
     with pytest.raises(PySparkException, match="found no JSON object among the newest messages"):
-        stage.read(spark, stage.topic(), format="json", inferSchema="true").load()
+        cluster.read(spark, cluster.topic(), format="json", inferSchema="true").load()
 
 
 # --- bodies that do not fit ---------------------------------------------------------------------------------------
 
 
-def test_the_mode_says_how_bad_bodies_are_handled(spark: SparkSession, stage: ClusterFixture, mixed: str) -> None:
+def test_the_mode_says_how_bad_bodies_are_handled(spark: SparkSession, cluster: ClusterFixture, mixed: str) -> None:
     def read(schema: str, **options: str) -> list[Any]:
-        return sorted(stage.read(spark, mixed, format="json", **options).schema(schema).load().collect(), key=str)
+        return sorted(cluster.read(spark, mixed, format="json", **options).schema(schema).load().collect(), key=str)
 
     with_text = f"{SCHEMA}, _corrupt_record STRING"
     kept = read(with_text, mode="permissive")
@@ -151,10 +151,10 @@ def test_dropped_bodies_are_counted_in_the_log(caplog: pytest.LogCaptureFixture)
 
 
 def test_bad_bodies_are_written_to_the_bad_records_path_once_each(
-    spark: SparkSession, stage: ClusterFixture, mixed: str, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, mixed: str, tmp_path: Path
 ) -> None:
     apart = tmp_path / "bad"
-    reader = stage.read(spark, mixed, format="json", badRecordsPath=str(apart)).schema(SCHEMA)
+    reader = cluster.read(spark, mixed, format="json", badRecordsPath=str(apart)).schema(SCHEMA)
     frame = reader.load()
     assert [sorted(row.id for row in frame.collect()) for _ in range(2)] == [[1, 2]] * 2
     kept = sorted(spark.read.parquet(str(apart)).collect(), key=lambda row: row.queueId)
@@ -168,11 +168,11 @@ def test_bad_bodies_are_written_to_the_bad_records_path_once_each(
 
 @pytest.mark.long
 def test_a_micro_batch_that_is_repeated_keeps_its_bad_bodies_once(
-    spark: SparkSession, stage: ClusterFixture, mixed: str, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, mixed: str, tmp_path: Path
 ) -> None:
     apart = tmp_path / "bad"
     options = {"format": "json", "startingOffsets": "earliest", "badRecordsPath": str(apart), "columns": "body"}
-    frame = stage.stream(spark, mixed, **options).schema(f"{SCHEMA}, body BINARY").load()
+    frame = cluster.stream(spark, mixed, **options).schema(f"{SCHEMA}, body BINARY").load()
 
     class Broken(Rows):
         def take(self, frame: Any, number: int) -> None:

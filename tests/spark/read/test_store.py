@@ -25,12 +25,12 @@ def rows(frame: DataFrame) -> list[Row]:
 
 
 def both(
-    spark: SparkSession, stage: ClusterFixture, store: Path, topic: str, **options: object
+    spark: SparkSession, cluster: ClusterFixture, store: Path, topic: str, **options: object
 ) -> tuple[list[Row], list[Row]]:
     """What the broker gives, and what the files hold."""
     options = {"columns": _ALL, **options}
-    through = stage.read(spark, topic, readMode="broker", **options).load()
-    past = stage.read(spark, topic, storePath=str(store), brokerName="broker-a", **options).load()
+    through = cluster.read(spark, topic, readMode="broker", **options).load()
+    past = cluster.read(spark, topic, storePath=str(store), brokerName="broker-a", **options).load()
     return rows(through), rows(past)
 
 
@@ -46,13 +46,13 @@ def wait_until_indexed(store: Path, topic: str, messages: int) -> None:
 
 
 @pytest.mark.long
-def test_a_live_store_gives_the_same_rows_as_its_broker(spark: SparkSession, stage: ClusterFixture) -> None:
-    store = stage.stores["broker-a"]
-    topic, other = stage.topic(queues=3, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
+def test_a_live_store_gives_the_same_rows_as_its_broker(spark: SparkSession, cluster: ClusterFixture) -> None:
+    store = cluster.stores["broker-a"]
+    topic, other = cluster.topic(queues=3, brokers=["broker-a"]), cluster.topic(queues=1, brokers=["broker-a"])
     for number in range(120):
         properties = {"TAGS": "AB"[number % 2], "KEYS": f"k{number}", "UNIQ_KEY": f"{number:032X}", "n": str(number)}
-        stage.send(topic, [b"%d" % number * 40], queue_id=number % 3, properties=properties)
-        stage.send(other, [b"noise"])
+        cluster.send(topic, [b"%d" % number * 40], queue_id=number % 3, properties=properties)
+        cluster.send(other, [b"noise"])
     wait_until_indexed(store, topic, 120)
     for options in (
         {},
@@ -61,12 +61,12 @@ def test_a_live_store_gives_the_same_rows_as_its_broker(spark: SparkSession, sta
         {"startingOffsets": json.dumps({topic: {"broker-a": {"0": 5, "1": 0, "2": 39}}})},
         {"endingOffsets": json.dumps({topic: {"broker-a": {"1": 3}}})},
     ):
-        through, past = both(spark, stage, store, topic, **options)
+        through, past = both(spark, cluster, store, topic, **options)
         assert through == past
         assert through
-    middle = both(spark, stage, store, topic)[0][60].storeTimestamp.isoformat()
+    middle = both(spark, cluster, store, topic)[0][60].storeTimestamp.isoformat()
     for option in ("startingTimestamp", "endingTimestamp", "asOfTimestamp"):
-        through, past = both(spark, stage, store, topic, **{option: middle})
+        through, past = both(spark, cluster, store, topic, **{option: middle})
         assert through == past
 
 
@@ -86,37 +86,37 @@ def test_a_store_that_apache_wrote_gives_the_same_rows(spark: SparkSession, tmp_
         spark.read.format("rocketmq").option("columns", _ALL).option("topicPattern", "Golden.*").load(str(layout.root))
     )
     assert len(alone) > 100
-    with cluster_in_thread(tmp_path / "broker", store=store) as stage:
+    with cluster_in_thread(tmp_path / "broker", store=store) as cluster:
         topics = ",".join(sorted({row.topic for row in alone}))
         # The broker has begun to deliver what Apache's had delayed: that is behind what was read before.
         last = max(row.physicalOffset for row in alone)
-        through = rows(stage.read(spark, topics, columns=_ALL).load().where(f"physicalOffset <= {last}"))
+        through = rows(cluster.read(spark, topics, columns=_ALL).load().where(f"physicalOffset <= {last}"))
     assert [row.asDict() | {"brokerName": None} for row in through] == [row.asDict() for row in alone]
 
 
 def test_a_store_is_split_by_bytes_into_as_many_partitions_as_requested(
-    spark: SparkSession, stage: ClusterFixture
+    spark: SparkSession, cluster: ClusterFixture
 ) -> None:
-    topic = stage.topic(queues=2, brokers=["broker-a"])
-    stage.send(topic, [b"x" * 1000] * 400)
-    wait_until_indexed(stage.stores["broker-a"], topic, 400)
-    frame = stage.read(spark, topic, storePath=str(stage.stores["broker-a"]), minPartitions=5).load()
+    topic = cluster.topic(queues=2, brokers=["broker-a"])
+    cluster.send(topic, [b"x" * 1000] * 400)
+    wait_until_indexed(cluster.stores["broker-a"], topic, 400)
+    frame = cluster.read(spark, topic, storePath=str(cluster.stores["broker-a"]), minPartitions=5).load()
     assert frame.rdd.getNumPartitions() >= 5
     assert frame.select("queueOffset").distinct().count() == frame.count() == 400
 
 
-def test_several_stores_are_read_by_a_pattern(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = stage.topic()
-    stage.spread(topic, 40)
-    for store in stage.stores.values():
+def test_several_stores_are_read_by_a_pattern(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = cluster.topic()
+    cluster.spread(topic, 40)
+    for store in cluster.stores.values():
         wait_until_indexed(store, topic, 20)
-    pattern = str(stage.stores["broker-a"].parents[1] / "*" / "store")
-    frame = stage.read(spark, topic, storePath=pattern).load()
+    pattern = str(cluster.stores["broker-a"].parents[1] / "*" / "store")
+    frame = cluster.read(spark, topic, storePath=pattern).load()
     assert sorted(int(row.body) for row in frame.collect()) == list(range(40))
 
 
-def test_a_missing_store_or_topic_is_reported(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
-    store = str(stage.stores["broker-a"])
+def test_a_missing_store_or_topic_is_reported(spark: SparkSession, cluster: ClusterFixture, tmp_path: Path) -> None:
+    store = str(cluster.stores["broker-a"])
     for options, fault in (
         ({"storePath": str(tmp_path)}, "is not a directory: give the root directory of the store"),
         ({"storePath": f"{tmp_path}/*/store"}, "no directory matches storePath"),
@@ -124,7 +124,7 @@ def test_a_missing_store_or_topic_is_reported(spark: SparkSession, stage: Cluste
         ({"storePath": store}, "topic nowhere is not in"),
     ):
         with pytest.raises(PySparkException, match=fault):
-            stage.read(spark, "nowhere", **options).load().collect()
+            cluster.read(spark, "nowhere", **options).load().collect()
 
 
 def test_a_damaged_record_stops_the_query_or_is_reported_and_left_out(spark: SparkSession, tmp_path: Path) -> None:

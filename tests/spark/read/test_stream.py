@@ -59,16 +59,16 @@ def until(condition: Callable[[], bool], query: StreamingQuery) -> None:
 
 
 def test_available_now_reads_what_is_there_once_and_continues_from_the_checkpoint(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic = stage.topic()
-    first = stage.spread(topic, 300)
+    topic = cluster.topic()
+    first = cluster.spread(topic, 300)
     rows = Rows()
-    frame = stage.stream(spark, topic, startingOffsets="earliest").load()
+    frame = cluster.stream(spark, topic, startingOffsets="earliest").load()
     available(frame, tmp_path, rows)
     assert sorted(rows.bodies) == sorted(first)
     more = Rows()
-    stage.send(topic, [b"late"], broker="broker-b", queue_id=1)
+    cluster.send(topic, [b"late"], broker="broker-b", queue_id=1)
     available(frame, tmp_path, more)
     assert more.bodies == [b"late"]
     again = Rows()
@@ -78,22 +78,22 @@ def test_available_now_reads_what_is_there_once_and_continues_from_the_checkpoin
 
 @pytest.mark.long
 def test_a_limit_splits_the_messages_into_micro_batches(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic = stage.topic()
-    bodies = stage.spread(topic, 400)
+    topic = cluster.topic()
+    bodies = cluster.spread(topic, 400)
     rows = Rows()
-    frame = stage.stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=150).load()
+    frame = cluster.stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=150).load()
     available(frame, tmp_path, rows)
     assert sorted(rows.bodies) == sorted(bodies)
     assert [len(batch) for batch in rows.batches.values()] == [148, 148, 104]
 
 
-def test_bytes_limit_a_micro_batch_too(spark: SparkSession, stage: ClusterFixture, tmp_path: Path) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
-    stage.send(topic, [b"x" * 1000] * 30)
+def test_bytes_limit_a_micro_batch_too(spark: SparkSession, cluster: ClusterFixture, tmp_path: Path) -> None:
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
+    cluster.send(topic, [b"x" * 1000] * 30)
     rows = Rows()
-    frame = stage.stream(spark, topic, startingOffsets="earliest", maxBytesPerTrigger=12_000).load()
+    frame = cluster.stream(spark, topic, startingOffsets="earliest", maxBytesPerTrigger=12_000).load()
     available(frame, tmp_path, rows)
     assert sum(map(len, rows.batches.values())) == 30
     assert {len(batch) <= 12 for batch in rows.batches.values()} == {True}
@@ -101,36 +101,36 @@ def test_bytes_limit_a_micro_batch_too(spark: SparkSession, stage: ClusterFixtur
 
 
 def test_a_stream_from_latest_begins_where_the_group_was_first_seen(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
-    stage.send(topic, [b"before"] * 5)
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
+    cluster.send(topic, [b"before"] * 5)
     queue = MessageQueue(topic=topic, broker_name="broker-a", queue_id=0)
-    frame = stage.stream(spark, topic, startingOffsets="latest", consumerGroup="pinned").load()
+    frame = cluster.stream(spark, topic, startingOffsets="latest", consumerGroup="pinned").load()
     rows = Rows()
     with running(frame, tmp_path / "lost", rows) as query:
-        until(lambda: stage.cluster.group_offset("pinned", queue) == 5, query)
-    stage.send(topic, [b"after"] * 3)
+        until(lambda: cluster.client.group_offset("pinned", queue) == 5, query)
+    cluster.send(topic, [b"after"] * 3)
     # Without its checkpoint, as after a crash before the first micro-batch was done.
     available(frame, tmp_path / "new", rows)
     assert rows.bodies == [b"after"] * 3
 
 
 def test_progress_is_shown_as_the_offsets_of_the_group_and_in_the_query(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
     queue = MessageQueue(topic=topic, broker_name="broker-a", queue_id=0)
     rows = Rows()
     options = {"startingOffsets": "earliest", "consumerGroup": "mirror"}
-    with running(stage.stream(spark, topic, **options).load(), tmp_path, rows) as query:
-        stage.send(topic, [b"1"] * 4)
+    with running(cluster.stream(spark, topic, **options).load(), tmp_path, rows) as query:
+        cluster.send(topic, [b"1"] * 4)
         until(lambda: len(rows.bodies) == 4, query)
-        stage.send(topic, [b"2"])
-        until(lambda: stage.cluster.group_offset("mirror", queue) == 4, query)  # one micro-batch behind
+        cluster.send(topic, [b"2"])
+        until(lambda: cluster.client.group_offset("mirror", queue) == 4, query)  # one micro-batch behind
         until(lambda: len(rows.bodies) == 5, query)
         expected = {"v": 1, "o": {topic: {"broker-a": {"0": 5}}}}
-        until(lambda: expected in [_end_offset(one) for one in query.recentProgress], query)
+        until(lambda: expected in [_end_offset(progress) for progress in query.recentProgress], query)
 
 
 def _end_offset(progress: Any) -> object:
@@ -138,40 +138,40 @@ def _end_offset(progress: Any) -> object:
 
 
 def test_new_queues_and_new_brokers_are_read_from_their_beginning(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
     rows = Rows()
     options = {"startingOffsets": "earliest", "routeRefreshSeconds": 0.1}
-    with running(stage.stream(spark, topic, **options).load(), tmp_path, rows) as query:
-        stage.send(topic, [b"old"])
+    with running(cluster.stream(spark, topic, **options).load(), tmp_path, rows) as query:
+        cluster.send(topic, [b"old"])
         until(lambda: rows.bodies == [b"old"], query)
-        stage.create(topic, 2, ["broker-a", "broker-b"])
-        stage.send(topic, [b"queue"], queue_id=1)
-        stage.send(topic, [b"broker"], broker="broker-b", queue_id=1)
+        cluster.create(topic, 2, ["broker-a", "broker-b"])
+        cluster.send(topic, [b"queue"], queue_id=1)
+        cluster.send(topic, [b"broker"], broker="broker-b", queue_id=1)
         until(lambda: sorted(rows.bodies) == [b"broker", b"old", b"queue"], query)
 
 
 @pytest.mark.long
 def test_too_few_messages_wait_for_more_but_not_for_ever(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
     rows = Rows()
     options = {"startingOffsets": "earliest", "minOffsetsPerTrigger": 10, "maxTriggerDelay": "1s"}
-    with running(stage.stream(spark, topic, **options).load(), tmp_path, rows) as query:
-        stage.send(topic, [b"x"] * 10)
+    with running(cluster.stream(spark, topic, **options).load(), tmp_path, rows) as query:
+        cluster.send(topic, [b"x"] * 10)
         until(lambda: len(rows.bodies) == 10, query)
-        stage.send(topic, [b"y"])
+        cluster.send(topic, [b"y"])
         until(lambda: len(rows.bodies) == 11, query)
 
 
 def test_a_micro_batch_that_fails_is_read_again_whole(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    topic = stage.topic()
-    bodies = stage.spread(topic, 100)
-    frame = stage.stream(spark, topic, startingOffsets="earliest").load()
+    topic = cluster.topic()
+    bodies = cluster.spread(topic, 100)
+    frame = cluster.stream(spark, topic, startingOffsets="earliest").load()
 
     def fail(_: DataFrame, __: int) -> None:
         raise RuntimeError("the sink is down")
@@ -179,7 +179,7 @@ def test_a_micro_batch_that_fails_is_read_again_whole(
     query = frame.writeStream.foreachBatch(fail).option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(PySparkException, match="the sink is down"):
         query.awaitTermination(PATIENCE_S)
-    stage.spread(topic, 8)
+    cluster.spread(topic, 8)
     rows = Rows()
     available(frame, tmp_path, rows)
     assert sorted(rows.batches[0]) == sorted(bodies)
@@ -194,9 +194,9 @@ def test_a_micro_batch_that_fails_is_read_again_whole(
     ],
 )
 def test_options_that_make_no_stream_are_refused(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path, options: dict[str, str], fault: str
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path, options: dict[str, str], fault: str
 ) -> None:
-    frame = stage.stream(spark, stage.topic(), **options).load()
+    frame = cluster.stream(spark, cluster.topic(), **options).load()
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(PySparkException, match=fault):
         query.awaitTermination(PATIENCE_S)

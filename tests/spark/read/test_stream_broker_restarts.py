@@ -12,15 +12,15 @@ from tests.spark.read.test_stream import Rows, running, until
 def test_a_killed_broker_that_comes_back_costs_the_stream_no_row(spark: SparkSession, tmp_path: Path) -> None:
     rows = Rows()
     with broker_processes(tmp_path, "broker-a") as brokers:
-        stage = brokers.stage
-        topic = stage.topic(queues=2)
-        frame: DataFrame = stage.stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=40).load()
+        cluster = brokers.cluster
+        topic = cluster.topic(queues=2)
+        frame: DataFrame = cluster.stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=40).load()
         with running(frame, tmp_path / "checkpoint", rows) as query:
-            stage.spread(topic, 200)
+            cluster.spread(topic, 200)
             until(lambda: len(rows.bodies) > 20, query)
             brokers.kill("broker-a")
             brokers.start("broker-a")
-            stage.send(topic, [b"after"])
+            cluster.send(topic, [b"after"])
             until(lambda: b"after" in rows.bodies and len(rows.bodies) >= 201, query)
     numbers = sorted(int(body) for body in rows.bodies if body != b"after")
     assert numbers == list(range(200))
@@ -30,30 +30,30 @@ def test_a_killed_broker_that_comes_back_costs_the_stream_no_row(spark: SparkSes
 def test_brokers_join_leave_and_come_back_while_the_stream_runs(spark: SparkSession, tmp_path: Path) -> None:
     rows = Rows()
     with broker_processes(tmp_path, "broker-a") as brokers:
-        stage = brokers.stage
-        topic = stage.topic(queues=1)
+        cluster = brokers.cluster
+        topic = cluster.topic(queues=1)
         options = {"startingOffsets": "earliest", "routeRefreshSeconds": 0.1}
-        with running(stage.stream(spark, topic, **options).load(), tmp_path / "checkpoint", rows) as query:
+        with running(cluster.stream(spark, topic, **options).load(), tmp_path / "checkpoint", rows) as query:
 
             def wait_for(*bodies: bytes) -> None:
                 until(lambda: set(bodies) <= set(rows.bodies), query)
 
-            stage.send(topic, [b"old"])
+            cluster.send(topic, [b"old"])
             wait_for(b"old")
-            stage.create(topic, 3, ["broker-a"])  # more queues
-            stage.send(topic, [b"new queue"], queue_id=2)
+            cluster.create(topic, 3, ["broker-a"])  # more queues
+            cluster.send(topic, [b"new queue"], queue_id=2)
             wait_for(b"new queue")
             brokers.start("broker-b")  # and a broker that is new to the nameserver
-            stage.create(topic, 2, ["broker-b"])
-            stage.send(topic, [b"new broker"], broker="broker-b", queue_id=1)
+            cluster.create(topic, 2, ["broker-b"])
+            cluster.send(topic, [b"new broker"], broker="broker-b", queue_id=1)
             wait_for(b"new broker")
             brokers.kill("broker-b")  # for good, as far as the stream can know
             for number in range(3):
-                stage.send(topic, [b"alone %d" % number], queue_id=number)
+                cluster.send(topic, [b"alone %d" % number], queue_id=number)
                 wait_for(b"alone %d" % number)
             brokers.start("broker-b")
-            stage.send(topic, [b"back"], broker="broker-b", queue_id=1)
-            stage.send(topic, [b"still here"])
+            cluster.send(topic, [b"back"], broker="broker-b", queue_id=1)
+            cluster.send(topic, [b"still here"])
             wait_for(b"back", b"still here")
     alone = [b"alone 0", b"alone 1", b"alone 2"]
     assert sorted(rows.bodies) == sorted([b"old", b"new queue", b"new broker", *alone, b"back", b"still here"])

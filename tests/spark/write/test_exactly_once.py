@@ -31,13 +31,13 @@ ROOT = Path(__file__).parents[3]
 class Driver:
     """`steps` has the target of each query, and the step at which it is killed, in its first batch."""
 
-    stage: ClusterFixture
+    cluster: ClusterFixture
     source: Path
     root: Path
     steps: Mapping[str, str]
 
     def run(self, *, crashes: bool) -> int | None:
-        """None when it was killed, with all queries at their steps; else its exit code."""
+        """None when it was killed, with all queries at their steps; else its exit status."""
         queries = {
             target: {
                 "step": step if crashes else "",
@@ -48,7 +48,7 @@ class Driver:
             for number, (target, step) in enumerate(self.steps.items())
         }
         config = {
-            "nameserver": self.stage.nameserver,
+            "nameserver": self.cluster.nameserver,
             "source": str(self.source),
             "holds": crashes,
             "checkpoints": str(self.root / "checkpoints"),
@@ -101,20 +101,20 @@ def kill_session(leader: int) -> None:
             continue
 
 
-def crash_and_start_again(stage: ClusterFixture, root: Path, steps: Sequence[str]) -> None:
+def crash_and_start_again(cluster: ClusterFixture, root: Path, steps: Sequence[str]) -> None:
     source = root / "source"
     source.mkdir()
     bodies = [b"%d" % number for number in range(ROWS_PER_BATCH * 2)]
     for number in range(2):
         of_file = bodies[number * ROWS_PER_BATCH : (number + 1) * ROWS_PER_BATCH]
         (source / f"{number}.txt").write_bytes(b"\n".join(of_file))
-    targets = {stage.topic(queues=2): step for step in steps}
-    driver = Driver(stage, source, root, targets)
+    targets = {cluster.topic(queues=2): step for step in steps}
+    driver = Driver(cluster, source, root, targets)
     assert driver.run(crashes=True) is None, driver.logs()
-    seen = {target: len(everything(stage, target)) for target in targets}
+    seen = {target: len(everything(cluster, target)) for target in targets}
     assert driver.run(crashes=False) == 0, driver.logs()
     for target, step in targets.items():
-        assert sorted(message.body for message in everything(stage, target)) == sorted(bodies), step
+        assert sorted(message.body for message in everything(cluster, target)) == sorted(bodies), step
         assert seen[target] in _seen_after(step), step
 
 
@@ -131,13 +131,13 @@ pytestmark = [
 ]
 
 
-def test_a_driver_killed_between_any_two_steps_writes_each_row_once(stage: ClusterFixture, tmp_path: Path) -> None:
-    crash_and_start_again(stage, tmp_path, STEPS)
+def test_a_driver_killed_between_any_two_steps_writes_each_row_once(cluster: ClusterFixture, tmp_path: Path) -> None:
+    crash_and_start_again(cluster, tmp_path, STEPS)
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_driver_killed_with_many_queries_at_one_step_writes_each_row_once(
-    stage: ClusterFixture, tmp_path: Path, step: str
+    cluster: ClusterFixture, tmp_path: Path, step: str
 ) -> None:
     """A task dies in the batch that is killed, or in the one after."""
-    crash_and_start_again(stage, tmp_path, [step] * 2)
+    crash_and_start_again(cluster, tmp_path, [step] * 2)

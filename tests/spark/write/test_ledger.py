@@ -26,20 +26,20 @@ from tests.spark.write.test_sender import everything
 _OPS = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 
 
-def options_for(stage: ClusterFixture, topic: str, **more: object) -> WriteOptions:
-    defaults: dict[str, object] = {"nameservers": stage.nameserver, "topic": topic, "delivery": Delivery.EXACTLY_ONCE}
+def options_for(cluster: ClusterFixture, topic: str, **more: object) -> WriteOptions:
+    defaults: dict[str, object] = {"nameservers": cluster.nameserver, "topic": topic, "delivery": Delivery.EXACTLY_ONCE}
     return WriteOptions(**{**defaults, "ledger_topic": f"{topic}-ledger", **more})  # type: ignore[arg-type]
 
 
-def ledger_of(stage: ClusterFixture, options: WriteOptions) -> Ledger:
-    return open_ledger(stage.cluster, options)
+def ledger_of(cluster: ClusterFixture, options: WriteOptions) -> Ledger:
+    return open_ledger(cluster.client, options)
 
 
 def send_half_messages(
-    stage: ClusterFixture, options: WriteOptions, origin: HalfMessageOrigin, bodies: list[bytes]
+    cluster: ClusterFixture, options: WriteOptions, origin: HalfMessageOrigin, bodies: list[bytes]
 ) -> list[Winners]:
     assert options.topic is not None
-    sender = HalfSender(stage.cluster, options, origin)
+    sender = HalfSender(cluster.client, options, origin)
     rows = (
         OutboundMessage(options.topic, body, b"UNIQ_KEY\x01" + body + b"\x02", None, None, None, False)
         for body in bodies
@@ -48,8 +48,8 @@ def send_half_messages(
     return sender.winners()
 
 
-def bodies(stage: ClusterFixture, topic: str) -> list[bytes]:
-    return sorted(message.body for message in everything(stage, topic))
+def bodies(cluster: ClusterFixture, topic: str) -> list[bytes]:
+    return sorted(message.body for message in everything(cluster, topic))
 
 
 # --- records
@@ -89,31 +89,31 @@ def test_a_half_message_names_its_origin() -> None:
 # --- the ledger
 
 
-def test_the_first_record_of_a_batch_counts(stage: ClusterFixture) -> None:
-    options = options_for(stage, stage.topic())
+def test_the_first_record_of_a_batch_counts(cluster: ClusterFixture) -> None:
+    options = options_for(cluster, cluster.topic())
     first = pack("first", 0, "broker-a", [HalfEntry(0, 1, 2)])
     second = pack("second", 0, "broker-a", [HalfEntry(0, 3, 4)])
-    ledger = ledger_of(stage, options)
+    ledger = ledger_of(cluster, options)
     assert ledger.record("query", 5, "group", first).winners == first
     assert ledger.record("query", 5, "group", second).winners == first
-    assert ledger_of(stage, options).state("query").decided[5].winners == first
-    assert not ledger_of(stage, options).state("another").is_recorded(0)
+    assert ledger_of(cluster, options).state("query").decided[5].winners == first
+    assert not ledger_of(cluster, options).state("another").is_recorded(0)
 
 
-def test_a_batch_that_does_not_fit_one_message_is_kept_in_parts(stage: ClusterFixture) -> None:
-    options = options_for(stage, stage.topic())
+def test_a_batch_that_does_not_fit_one_message_is_kept_in_parts(cluster: ClusterFixture) -> None:
+    options = options_for(cluster, cluster.topic())
     random = Random(7)
     scattered = [HalfEntry(number, random.getrandbits(30), random.getrandbits(40)) for number in range(110_000)]
     winners = pack("attempt", 0, "broker-a", scattered)
-    record = ledger_of(stage, options).record("query", 0, "group", winners)
+    record = ledger_of(cluster, options).record("query", 0, "group", winners)
     assert len(record.parts) > 1
-    assert ledger_of(stage, options).winners_of(record) == winners
+    assert ledger_of(cluster, options).winners_of(record) == winners
 
 
-def test_a_ledger_of_several_queues_is_refused(stage: ClusterFixture) -> None:
-    options = options_for(stage, stage.topic(), ledger_topic=stage.topic(queues=2))
+def test_a_ledger_of_several_queues_is_refused(cluster: ClusterFixture) -> None:
+    options = options_for(cluster, cluster.topic(), ledger_topic=cluster.topic(queues=2))
     with pytest.raises(NoRoute, match="must have one"):
-        ledger_of(stage, options)
+        ledger_of(cluster, options)
 
 
 @pytest.mark.parametrize(
@@ -133,42 +133,42 @@ def test_invalid_options_are_refused(more: dict[str, object], fault: str) -> Non
 # --- outcomes
 
 
-def test_outcomes_sent_twice_deliver_once(stage: ClusterFixture) -> None:
-    options = options_for(stage, stage.topic())
+def test_outcomes_sent_twice_deliver_once(cluster: ClusterFixture) -> None:
+    options = options_for(cluster, cluster.topic())
     rows = [b"%d" % number for number in range(700)]
-    winners = send_half_messages(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), rows)
+    winners = send_half_messages(cluster, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), rows)
     assert options.topic is not None
-    assert bodies(stage, options.topic) == []
+    assert bodies(cluster, options.topic) == []
     for _ in range(2):
-        Outcomes(stage.cluster, options.topic, options.group, 10).commit(winners)
-    assert bodies(stage, options.topic) == sorted(rows)
+        Outcomes(cluster.client, options.topic, options.group, 10).commit(winners)
+    assert bodies(cluster, options.topic) == sorted(rows)
 
 
-def test_outcomes_reach_brokers_that_the_ledger_is_not_on(stage: ClusterFixture) -> None:
+def test_outcomes_reach_brokers_that_the_ledger_is_not_on(cluster: ClusterFixture) -> None:
     """The driver knows only the ledger's route when rows have their topics in a column."""
-    options = options_for(stage, stage.topic(brokers=["broker-b"]), ledger_topic=stage.topic(1, ["broker-a"]))
+    options = options_for(cluster, cluster.topic(brokers=["broker-b"]), ledger_topic=cluster.topic(1, ["broker-a"]))
     assert options.topic is not None
-    winners = send_half_messages(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
-    cluster = Cluster(options.client_settings())
+    winners = send_half_messages(cluster, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
+    client = Cluster(options.client_settings())
     try:
-        Outcomes(cluster, options.ledger_topic, options.group, 10).commit(winners)
+        Outcomes(client, options.ledger_topic, options.group, 10).commit(winners)
     finally:
-        cluster.calls.close()
-    assert bodies(stage, options.topic) == [b"1", b"2"]
+        client.calls.close()
+    assert bodies(cluster, options.topic) == [b"1", b"2"]
 
 
 def test_an_outcome_that_a_broker_has_forgotten_is_recognised_by_the_message(tmp_path: Path) -> None:
-    with cluster_in_thread(tmp_path) as stage:
-        options = options_for(stage, stage.topic())
+    with cluster_in_thread(tmp_path) as cluster:
+        options = options_for(cluster, cluster.topic())
         assert options.topic is not None
-        winners = send_half_messages(stage, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
-        Outcomes(stage.cluster, options.topic, options.group, 10).commit(winners)
-        queues = stage.known_queues(options.topic)
-    with cluster_in_thread(tmp_path) as stage:  # it knows that they are over, but not their outcomes
-        while len(stage.known_queues(options.topic)) < len(queues):
+        winners = send_half_messages(cluster, options, HalfMessageOrigin("L", "q", 0, 0, "a", 0), [b"1", b"2"])
+        Outcomes(cluster.client, options.topic, options.group, 10).commit(winners)
+        queues = cluster.known_queues(options.topic)
+    with cluster_in_thread(tmp_path) as cluster:  # it knows that they are over, but not their outcomes
+        while len(cluster.known_queues(options.topic)) < len(queues):
             sleep(0.01)
-        Outcomes(stage.cluster, options.topic, options.group, 10).commit(winners)
-        assert bodies(stage, options.topic) == [b"1", b"2"]
+        Outcomes(cluster.client, options.topic, options.group, 10).commit(winners)
+        assert bodies(cluster, options.topic) == [b"1", b"2"]
 
 
 # --- check requests
@@ -177,8 +177,8 @@ def test_an_outcome_that_a_broker_has_forgotten_is_recognised_by_the_message(tmp
 @pytest.fixture
 def checking_broker(tmp_path: Path) -> Iterator[ClusterFixture]:
     """A broker that checks transactions soon and often."""
-    with cluster_in_thread(tmp_path, transaction_check_interval_s=1.0, transaction_check_max=1000) as stage:
-        yield stage
+    with cluster_in_thread(tmp_path, transaction_check_interval_s=1.0, transaction_check_max=1000) as cluster:
+        yield cluster
 
 
 def test_a_check_request_is_answered_from_the_ledger(checking_broker: ClusterFixture) -> None:
@@ -202,16 +202,16 @@ def test_a_check_request_is_answered_from_the_ledger(checking_broker: ClusterFix
     assert bodies(checking_broker, options.topic) == [b"1", b"2", b"3"]
 
 
-def wait_for_ops(stage: ClusterFixture, count: int) -> None:
+def wait_for_ops(cluster: ClusterFixture, count: int) -> None:
     """Polls: the broker stores an op message for each outcome, and sends no notification."""
     request = GetMaxOffset(_OPS, 0)
-    while stage.cluster.calls.call(stage.brokers["broker-a"], request).offset < count:
+    while cluster.client.calls.call(cluster.brokers["broker-a"], request).offset < count:
         sleep(0.05)
 
 
-def test_winners_of_a_batch_that_is_over_are_copies(stage: ClusterFixture) -> None:
-    options = options_for(stage, stage.topic())
-    ledger = ledger_of(stage, options)
+def test_winners_of_a_batch_that_is_over_are_copies(cluster: ClusterFixture) -> None:
+    options = options_for(cluster, cluster.topic())
+    ledger = ledger_of(cluster, options)
     winner = HalfMessageOrigin(options.ledger_topic, "query", 3, 0, "winner", 0)
     outcomes = LedgerOutcomes(options.client_settings())
     assert outcomes.decide(winner) is Decision.UNKNOWN

@@ -18,83 +18,83 @@ from ariane.wire.record.read import decode_all
 from tests.spark.cluster_fixture import ClusterFixture
 
 
-def stored(stage: ClusterFixture, topic: str) -> dict[MessageQueue, list[StoredMessage]]:
+def stored(cluster: ClusterFixture, topic: str) -> dict[MessageQueue, list[StoredMessage]]:
     """Everything that is in the topic, by queue."""
     messages = {}
-    for broker in {queue.broker_name for queue in stage.known_queues(topic)}:
-        for queue, ends in stage.cluster.ends(topic, broker).items():
-            pull = RangePull(stage.cluster, QueueRange(queue, ends.first, ends.next), PullSettings(group="looking"))
+    for broker in {queue.broker_name for queue in cluster.known_queues(topic)}:
+        for queue, ends in cluster.client.ends(topic, broker).items():
+            pull = RangePull(cluster.client, QueueRange(queue, ends.first, ends.next), PullSettings(group="looking"))
             messages[queue] = [message for body in pull for message in decode_all(body)]
     return messages
 
 
-def everything(stage: ClusterFixture, topic: str) -> list[StoredMessage]:
-    return [message for messages in stored(stage, topic).values() for message in messages]
+def everything(cluster: ClusterFixture, topic: str) -> list[StoredMessage]:
+    return [message for messages in stored(cluster, topic).values() for message in messages]
 
 
-def save(stage: ClusterFixture, frame: DataFrame, options: Mapping[str, object]) -> None:
-    writer = frame.write.format("rocketmq").option("nameServer", stage.nameserver).mode("append")
+def save(cluster: ClusterFixture, frame: DataFrame, options: Mapping[str, object]) -> None:
+    writer = frame.write.format("rocketmq").option("nameServer", cluster.nameserver).mode("append")
     for name, value in options.items():
         writer = writer.option(name, value)  # type: ignore[arg-type]
     writer.save()
 
 
-def test_every_row_becomes_one_message(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = stage.topic()
-    save(stage, spark.range(3000).selectExpr("cast(id as string) as body"), {"topic": topic})
-    messages = everything(stage, topic)
+def test_every_row_becomes_one_message(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = cluster.topic()
+    save(cluster, spark.range(3000).selectExpr("cast(id as string) as body"), {"topic": topic})
+    messages = everything(cluster, topic)
     assert sorted(int(message.body) for message in messages) == list(range(3000))
     assert len({message.unique_key for message in messages}) == 3000
 
 
-def test_columns_become_the_fields_of_a_message(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = stage.topic()
+def test_columns_become_the_fields_of_a_message(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = cluster.topic()
     frame = spark.sql(
         f"SELECT '{topic}' AS topic, cast('hello' AS binary) AS body, 'A' AS tags, array('k1', 'k2') AS keys, "
         "map('colour', 'red') AS properties"
     )
-    save(stage, frame, {})
-    (message,) = everything(stage, topic)
+    save(cluster, frame, {})
+    (message,) = everything(cluster, topic)
     assert (message.body, message.tags, message.keys) == (b"hello", "A", ("k1", "k2"))
     assert message.properties["colour"] == "red"
 
 
-def test_a_sharding_key_keeps_its_rows_in_one_queue_and_in_order(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = stage.topic(queues=4)
+def test_a_sharding_key_keeps_its_rows_in_one_queue_and_in_order(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = cluster.topic(queues=4)
     frame = (
         spark.range(2000).coalesce(1).selectExpr("cast(id AS string) AS body", "cast(id % 7 AS string) AS shardingKey")
     )
-    save(stage, frame, {"topic": topic, "sendBatchSize": 50})
+    save(cluster, frame, {"topic": topic, "sendBatchSize": 50})
     places: dict[int, set[MessageQueue]] = {}
-    for queue, messages in stored(stage, topic).items():
+    for queue, messages in stored(cluster, topic).items():
         numbers = [int(message.body) for message in messages]
         assert numbers == sorted(numbers)
         for number in numbers:
             places.setdefault(number % 7, set()).add(queue)
-    assert sum(map(len, stored(stage, topic).values())) == 2000
+    assert sum(map(len, stored(cluster, topic).values())) == 2000
     assert {len(queues) for queues in places.values()} == {1}
 
 
-def test_a_queue_can_be_named_with_its_broker(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = stage.topic()
+def test_a_queue_can_be_named_with_its_broker(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = cluster.topic()
     frame = spark.sql("SELECT 'x' AS body, 1 AS queueId, 'broker-b' AS brokerName")
-    save(stage, frame, {"topic": topic})
+    save(cluster, frame, {"topic": topic})
     queue = MessageQueue(topic=topic, broker_name="broker-b", queue_id=1)
-    assert [message.body for message in stored(stage, topic)[queue]] == [b"x"]
+    assert [message.body for message in stored(cluster, topic)[queue]] == [b"x"]
 
 
-def test_a_queue_that_several_brokers_have_needs_the_name_of_one(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = stage.topic()
+def test_a_queue_that_several_brokers_have_needs_the_name_of_one(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = cluster.topic()
     with pytest.raises(PySparkException, match="is on several brokers"):
-        save(stage, spark.sql("SELECT 'x' AS body, 1 AS queueId"), {"topic": topic})
+        save(cluster, spark.sql("SELECT 'x' AS body, 1 AS queueId"), {"topic": topic})
 
 
-def test_a_delivery_time_reaches_the_broker(spark: SparkSession, stage: ClusterFixture) -> None:
-    topic = stage.topic(queues=1, brokers=["broker-a"])
+def test_a_delivery_time_reaches_the_broker(spark: SparkSession, cluster: ClusterFixture) -> None:
+    topic = cluster.topic(queues=1, brokers=["broker-a"])
     soon = datetime.now(UTC) + timedelta(milliseconds=300)
     frame = spark.createDataFrame([(b"later", soon)], "body binary, deliverTimestamp timestamp")
-    save(stage, frame, {"topic": topic})
-    while not (messages := everything(stage, topic)):
+    save(cluster, frame, {"topic": topic})
+    while not (messages := everything(cluster, topic)):
         sleep(0.02)  # polls: the broker delivers it when it is due, without a notification
     assert messages[0].store_timestamp_ms >= int(soon.timestamp() * 1000) - 1
 
@@ -112,18 +112,18 @@ def test_a_delivery_time_reaches_the_broker(spark: SparkSession, stage: ClusterF
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_its_reason(
-    spark: SparkSession, stage: ClusterFixture, query: str, options: dict[str, str], fault: str
+    spark: SparkSession, cluster: ClusterFixture, query: str, options: dict[str, str], fault: str
 ) -> None:
     with pytest.raises(PySparkException, match=fault):
-        save(stage, spark.sql(query), {"brokerWaitSeconds": 0, **options})
+        save(cluster, spark.sql(query), {"brokerWaitSeconds": 0, **options})
 
 
-def test_an_empty_body_names_the_reason(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_an_empty_body_names_the_reason(spark: SparkSession, cluster: ClusterFixture) -> None:
     with pytest.raises(PySparkException, match="body is empty"):
-        save(stage, spark.sql("SELECT '' AS body"), {"topic": stage.topic()})
+        save(cluster, spark.sql("SELECT '' AS body"), {"topic": cluster.topic()})
 
 
-def test_overwriting_is_refused(spark: SparkSession, stage: ClusterFixture) -> None:
+def test_overwriting_is_refused(spark: SparkSession, cluster: ClusterFixture) -> None:
     writer = spark.sql("SELECT 'x' AS body").write.format("rocketmq").option("topic", "t").mode("overwrite")
     with pytest.raises(PySparkException, match="cannot be overwritten"):
         writer.save()

@@ -13,51 +13,51 @@ from tests.spark.read.test_stream import PATIENCE_S
 from tests.spark.write.test_sender import everything
 
 
-def copy(frame: DataFrame, stage: ClusterFixture, target: str, checkpoint: Path) -> StreamingQuery:
-    writer = frame.writeStream.format("rocketmq").option("nameServer", stage.nameserver).option("topic", target)
+def copy(frame: DataFrame, cluster: ClusterFixture, target: str, checkpoint: Path) -> StreamingQuery:
+    writer = frame.writeStream.format("rocketmq").option("nameServer", cluster.nameserver).option("topic", target)
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
 @pytest.mark.long
 def test_a_stream_from_topic_to_topic_brings_every_message(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    source, target = stage.topic(), stage.topic()
-    bodies = stage.spread(source, 200, TAGS="A")
-    frame = stage.stream(spark, source, startingOffsets="earliest", maxOffsetsPerTrigger=80).load()
-    assert copy(frame.select("body", "tags", "keys"), stage, target, tmp_path).awaitTermination(PATIENCE_S)
-    copied = everything(stage, target)
+    source, target = cluster.topic(), cluster.topic()
+    bodies = cluster.spread(source, 200, TAGS="A")
+    frame = cluster.stream(spark, source, startingOffsets="earliest", maxOffsetsPerTrigger=80).load()
+    assert copy(frame.select("body", "tags", "keys"), cluster, target, tmp_path).awaitTermination(PATIENCE_S)
+    copied = everything(cluster, target)
     assert sorted(message.body for message in copied) == sorted(bodies)
     assert {message.tags for message in copied} == {"A"}
-    stage.send(source, [b"more"])
-    assert copy(frame.select("body", "tags", "keys"), stage, target, tmp_path).awaitTermination(PATIENCE_S)
-    assert len(everything(stage, target)) == 201
+    cluster.send(source, [b"more"])
+    assert copy(frame.select("body", "tags", "keys"), cluster, target, tmp_path).awaitTermination(PATIENCE_S)
+    assert len(everything(cluster, target)) == 201
 
 
 def test_a_micro_batch_that_is_written_twice_has_the_same_unique_keys(
-    spark: SparkSession, stage: ClusterFixture, tmp_path: Path
+    spark: SparkSession, cluster: ClusterFixture, tmp_path: Path
 ) -> None:
-    source, target = stage.topic(queues=1, brokers=["broker-a"]), stage.topic(queues=1, brokers=["broker-a"])
-    stage.send(source, [b"%d" % number for number in range(50)])
-    frame = stage.stream(spark, source, startingOffsets="earliest").load().select("body")
-    assert copy(frame, stage, target, tmp_path).awaitTermination(PATIENCE_S)
+    source, target = cluster.topic(queues=1, brokers=["broker-a"]), cluster.topic(queues=1, brokers=["broker-a"])
+    cluster.send(source, [b"%d" % number for number in range(50)])
+    frame = cluster.stream(spark, source, startingOffsets="earliest").load().select("body")
+    assert copy(frame, cluster, target, tmp_path).awaitTermination(PATIENCE_S)
     for commit in (tmp_path / "commits").glob("*0*"):
         commit.unlink()  # as if the driver had died between the last message and the commit
-    assert copy(frame, stage, target, tmp_path).awaitTermination(PATIENCE_S)
-    messages = everything(stage, target)
+    assert copy(frame, cluster, target, tmp_path).awaitTermination(PATIENCE_S)
+    messages = everything(cluster, target)
     assert len(messages) == 100
     assert len({message.unique_key for message in messages}) == 50
 
 
 def test_a_sink_waits_for_a_broker_that_comes_back(spark: SparkSession, tmp_path: Path) -> None:
     with broker_processes(tmp_path, "broker-a") as brokers:
-        stage = brokers.stage
-        topic = stage.topic(queues=2)
+        cluster = brokers.cluster
+        topic = cluster.topic(queues=2)
         brokers.kill("broker-a")
         frame = spark.range(300).selectExpr("cast(id AS string) AS body")
-        source = frame.write.format("rocketmq").option("nameServer", stage.nameserver).option("topic", topic)
+        source = frame.write.format("rocketmq").option("nameServer", cluster.nameserver).option("topic", topic)
         with ThreadPoolExecutor(1) as thread:
             starting = thread.submit(brokers.start, "broker-a")
             source.mode("append").save()
             starting.result()
-        assert sorted(int(message.body) for message in everything(stage, topic)) == list(range(300))
+        assert sorted(int(message.body) for message in everything(cluster, topic)) == list(range(300))

@@ -119,14 +119,18 @@ class TestEither:
     def test_batches_that_do_not_fit_the_file_together_are_appended_one_by_one(self, make: Any) -> None:
         store = opened(SimulatedDisk())
         appended = store.append_batches(make(columns_of([PLAN] * 4, [bytes(1000)])))
-        files = [{offset // 8192 for offset in one.physical_offsets} for one in appended]  # type: ignore[union-attr]
+        files = [{offset // 8192 for offset in batch.physical_offsets} for batch in appended]  # type: ignore[union-attr]
         assert files == [{0}, {0}, {0}, {1}]
         assert len(bodies(store, "orders", 0)) == 8
 
     def test_a_batch_that_is_refused_does_not_take_the_others_with_it(self, make: Any) -> None:
         store = opened(SimulatedDisk())
         drafts = make(columns_of([PLAN, PLAN._replace(queue_id=-1), PLAN], [b"a"]))
-        assert [type(one) for one in store.append_batches(drafts)] == [AppendedBatch, MessageRefused, AppendedBatch]
+        assert [type(outcome) for outcome in store.append_batches(drafts)] == [
+            AppendedBatch,
+            MessageRefused,
+            AppendedBatch,
+        ]
         assert bodies(store, "orders", 0) == [b"a"] * 4
 
     @pytest.mark.parametrize("field", ["born_timestamp_ms", "reconsume_times", "queue_id"])
@@ -141,7 +145,9 @@ class TestEither:
         store = opened(disk)
         put(store, draft(b"before"))
         disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
-        assert [type(one) for one in store.append_batches(make(columns_of([PLAN] * 2, [b"a"])))] == [StoreFull] * 2
+        assert [type(outcome) for outcome in store.append_batches(make(columns_of([PLAN] * 2, [b"a"])))] == [
+            StoreFull
+        ] * 2
         disk.fail_writes(None)
         assert store.components.dispatcher.pending_key_count == 0
         put(store, draft(b"after"))

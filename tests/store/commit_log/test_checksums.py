@@ -43,7 +43,7 @@ def blocks_with_sums(draw: st.DrawFn) -> tuple[Blocks, list[BlockChecksum]]:
         st.builds(BlockChecksum, st.integers(blocks.begin_of(n) + 1, blocks.end_of(n)), st.integers(0, 2**32 - 1))
         for n in range(blocks.count)
     ]
-    return blocks, [draw(st.just(NOT_KNOWN) | one) for one in known]
+    return blocks, [draw(st.just(NOT_KNOWN) | checksum) for checksum in known]
 
 
 @given(blocks_with_sums())

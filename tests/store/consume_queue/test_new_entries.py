@@ -35,10 +35,10 @@ def test_each_queue_gets_its_entries_in_their_order(rounds: list[list[int]], own
     places = [new.register(queue) for queue in queues]
     model: list[list[tuple[int, int, int]]] = [[] for _ in queues]
     for number, chosen in enumerate(rounds):
-        for place, one in enumerate(chosen):
+        for place, owner in enumerate(chosen):
             fields = (place << 40, number, -place)
-            new.packed += pack_numbered(places[one], *fields)
-            model[one].append(fields)
+            new.packed += pack_numbered(places[owner], *fields)
+            model[owner].append(fields)
         new.distribute()
         assert not new.packed
         assert [queue.entries() for queue in queues] == model

@@ -25,7 +25,7 @@ NOTHING = bytes(ENTRY_BYTES)
 
 
 def packed(*entries: Entry) -> bytes:
-    return b"".join(ENTRY.pack(*one) for one in entries)
+    return b"".join(ENTRY.pack(*entry) for entry in entries)
 
 
 @pytest.mark.parametrize(

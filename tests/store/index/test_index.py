@@ -65,13 +65,13 @@ def test_every_key_is_found_newest_first_among_those_with_its_hash(
     disk = SimulatedDisk()
     index = opened(disk)
     model: dict[int, list[int]] = {}
-    for number, one in enumerate(messages):
+    for number, keyed in enumerate(messages):
         if number in restarts:
             index = reopened(index, disk)
         if number % batch == 0:
             index.put(messages[number : number + batch])
-        for code in dict.fromkeys(book_hash(one[2], key) for key in one[3]):
-            model.setdefault(code, []).insert(0, one[0])
+        for code in dict.fromkeys(book_hash(keyed[2], key) for key in keyed[3]):
+            model.setdefault(code, []).insert(0, keyed[0])
     for topic, key in {(topic, key) for _, _, topic, keys in messages for key in keys}:
         assert found(index, key, topic) == model[book_hash(topic, key)]
     assert found(index, "no such key") == []

@@ -79,13 +79,13 @@ class Restarts(RuleBasedStateMachine):
         self.index = opened(self.disk, PAGES)
         self.index.after_crash(durable)
         assert self.index.end_physical < max(durable, 1)
-        known = [one for one in self.log if one[0] <= self.index.end_physical]
+        known = [message for message in self.log if message[0] <= self.index.end_physical]
         assert indexed(self.disk, PAGES) == expected(known)
 
     def follow(self, rng: random.Random) -> None:
         """Dispatch begins again at the index's end or before it."""
         begin = rng.randint(0, max(self.index.end_physical, 0))
-        self.index.put([one for one in self.log if one[0] >= begin])
+        self.index.put([message for message in self.log if message[0] >= begin])
 
     @rule()
     def restart(self) -> None:
@@ -104,7 +104,7 @@ class Restarts(RuleBasedStateMachine):
     @invariant()
     def index_is_that_of_the_log(self) -> None:
         assert indexed(self.disk, PAGES) == expected(self.log)
-        assert self.index.end_physical == max((one[0] for one in self.log if one[3]), default=-1)
+        assert self.index.end_physical == max((message[0] for message in self.log if message[3]), default=-1)
 
 
 Restarts.TestCase.settings = settings(deadline=None, max_examples=50, stateful_step_count=25)
@@ -184,7 +184,7 @@ def test_a_truncated_index_takes_the_same_messages_again(limit: int) -> None:
     before = contents(disk)
     index = after_clean_stop(disk)
     index.truncate(limit)
-    assert indexed(disk) == expected(one for one in messages if one[0] < limit)
+    assert indexed(disk) == expected(message for message in messages if message[0] < limit)
     index.put(messages)
     assert contents(disk) == before
 
