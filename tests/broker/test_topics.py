@@ -59,7 +59,7 @@ def test_the_file_is_what_apache_writes(tmp_path: Path) -> None:
     file = file_under(tmp_path)
     topics_of(file).put(topic())
     written = json.loads(file.path.read_text())
-    assert list(written) == ["dataVersion", "topicConfigTable"]
+    assert list(written) == ["arianeCrc32", "dataVersion", "topicConfigTable"]
     assert written["dataVersion"] == {"counter": 1, "timestamp": 1_700_000_000_000}
     assert written["topicConfigTable"]["orders"] == {
         "order": False, "perm": 6, "readQueueNums": 4, "topicFilterType": "SINGLE_TAG",
@@ -89,7 +89,7 @@ def test_a_file_that_is_not_a_table_is_an_error_with_a_hint(tmp_path: Path) -> N
     file = file_under(tmp_path)
     file.path.parent.mkdir()
     file.path.write_text('{"topicConfigTable":{"T":{"readQueueNums":"many"}}}')
-    with pytest.raises(StoreCorrupt, match=r"topics\.json.*remove it"):
+    with pytest.raises(StoreCorrupt, match=r"topics\.json.*accept-config"):
         topics_of(file)
 
 

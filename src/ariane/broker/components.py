@@ -82,6 +82,7 @@ class Components:
         ):
             tables = _Tables(store.store.components.disk, store.store.components.layout)
             topics = Topics(settings, tables.file("topics.json"), clock)
+            topics.check_stored(store.store.components.queues.topics())
             groups = Groups(settings, tables.file("subscriptionGroup.json"), clock)
             offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal())
             offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))

@@ -1,7 +1,7 @@
 """Broker tables stored as JSON files (`config/topics.json`, `config/consumerOffset.json` and others), with autosave.
 
-The file format is Apache's. A save replaces the file atomically and keeps the previous one as `.bak`
-(store/config_file.py), so a crash during a save loses at most the last change.
+The file format is Apache's. A save replaces the file and its copy atomically, with a checksum
+(store/config/table_file.py), so a crash during a save loses at most the last change, and damage is detected.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from threading import Lock
 from ariane.clock import Clock
 from ariane.errors import StoreError
 from ariane.lifecycle import background, every
-from ariane.store.config_file import load_config, save_config
+from ariane.store.config.table_file import load_config, save_config
 from ariane.store.disk import Disk
 from ariane.wire.json.body import JsonBody
 
@@ -29,7 +29,7 @@ class JsonTable:
         self.path = path
 
     def load(self) -> object | None:
-        """The parsed content; None if there is no file. StoreCorrupt if neither it nor its backup can be read."""
+        """The parsed content; None if there never was a file. StoreCorrupt if neither it nor its copy is intact."""
         return load_config(self._disk, self.path)
 
     def save(self, content: JsonBody | bytes) -> None:

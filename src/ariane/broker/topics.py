@@ -28,6 +28,7 @@ from ariane.model.system_topics import (
     reply_topic,
 )
 from ariane.model.topic import AUTO_CREATE_TEMPLATE, DataVersion, Permission, TopicConfig
+from ariane.store.config.table_file import ACCEPT_COMMAND
 from ariane.wire.codes import ResponseCode
 from ariane.wire.json.coerce import coerce
 from ariane.wire.requests.topics import TopicTable
@@ -78,6 +79,8 @@ QUEUES_MAX = 1024
 
 _PERMISSION_MAX = Permission.READ_WRITE | Permission.INHERIT | Permission.PRIORITY
 
+_NAMES_SHOWN = 10
+
 Listener = Callable[[TopicConfig | None], None]
 
 
@@ -93,6 +96,7 @@ class Topics:
         self._announce: Callable[[], Awaitable[None]] | None = None
         self._configs: dict[str, TopicConfig] = {}
         self.version = DataVersion(timestamp=clock.now_ms(), counter=0)
+        self._has_file = False
         if file is not None:
             self._load(file)
         for config in builtin_topics(settings, self._configs):
@@ -106,7 +110,7 @@ class Topics:
             table = coerce(TopicTable, content)
         except WireError as error:
             raise StoreCorrupt(
-                f"{file.path}: {error}; correct it, or remove it and its .bak to start without topics"
+                f"{file.path}: {error}; correct it and run `{ACCEPT_COMMAND} {file.path.parent.parent}`, or restore it"
             ) from error
         for config in table.topic_config_table.values():
             if (problem := topic_name_problem(config.topic_name)) is not None:
@@ -114,6 +118,28 @@ class Topics:
             else:
                 self._configs[config.topic_name] = config
         self.version = table.data_version
+        self._has_file = True
+
+    def check_stored(self, stored: Iterable[str]) -> None:
+        """`stored` are the topics that have queues. StoreCorrupt if there are some and the table was never there.
+
+        A topic that is not in the table is not served, so its messages would be missing without a word.
+        """
+        unknown = sorted(topic for topic in stored if topic not in self._configs and not self.is_system(topic))
+        if not unknown or self._file is None:
+            return
+        names = ", ".join(unknown[:_NAMES_SHOWN]) + (" ..." if len(unknown) > _NAMES_SHOWN else "")
+        if not self._has_file:
+            path = self._file.path
+            raise StoreCorrupt(
+                f"{path} is missing, but the store has messages of {len(unknown)} topics ({names}): restore it from a "
+                f"copy, or run `{ACCEPT_COMMAND} {path.parent.parent}` to write it from the queues that are there"
+            )
+        log.warning(
+            "topics that are not in the table have queues: their messages are not served. Create them again, or remove "
+            "their queues (mqadmin cleanUnusedTopic)",
+            extra={"topics": names, "number": len(unknown)},
+        )
 
     # --- looking up -------------------------------------------------------------------------------------------------
 

@@ -341,17 +341,25 @@ def read_all(disk: Disk, path: Path, length_max: int) -> bytes | None:
 
 
 def replace_all(disk: Disk, path: Path, content: bytes) -> None:
-    """Replaces a small file atomically: after any crash it has either the old or the new content."""
+    """Replaces a small file atomically: after any crash it has either the old or the new content.
+
+    If it fails, for want of space, the old content stays and nothing is left beside it.
+    """
     beside = path.with_name(path.name + ".tmp")
     if disk.size(beside) is not None:
         disk.remove(beside)
     file = disk.create(beside, len(content), allocated=0)
     try:
-        file.write(content, 0)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(beside, path)
+        try:
+            file.write(content, 0)
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(beside, path)
+    except OSError:
+        with suppress(OSError):
+            disk.remove(beside)
+        raise
     disk.sync_directory(path.parent)
 
 

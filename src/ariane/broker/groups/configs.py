@@ -126,7 +126,7 @@ def _load(file: JsonTable | None) -> GroupTable:
     try:
         return coerce(GroupTable, content)
     except WireError as error:
-        raise StoreCorrupt(f"{file.path} is not a valid group table: {error}; restore it from its .bak") from None
+        raise StoreCorrupt(f"{file.path} is not a valid group table: {error}; restore it from a copy") from None
 
 
 # --- comparison of subscriptions ---

@@ -288,7 +288,7 @@ def _load(file: JsonTable | None) -> Mapping[str, Mapping[int, int]]:
     try:
         return coerce(ConsumerOffsetTable, content).offset_table
     except WireError as error:
-        raise StoreCorrupt(f"{file.path} is not a valid offset table: {error}; restore it from its .bak") from None
+        raise StoreCorrupt(f"{file.path} is not a valid offset table: {error}; restore it from a copy") from None
 
 
 # --- GET_CORRECTION_OFFSETS ---

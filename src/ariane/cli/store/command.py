@@ -1,4 +1,4 @@
-"""`ariane store`: inspects, verifies, rebuilds and cleans the files of a store."""
+"""`ariane store`: inspects, verifies, rebuilds, cleans and accepts the files of a store."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -69,8 +69,8 @@ _REBUILT = {"queues": ("queues", "queue_entries"), "index": ("index_files",)}
 def store() -> None:
     """Inspect and verify the files of a store, and rebuild the files that are derived from the commit log.
 
-    DIR is the root directory of a store, Ariane's or Apache RocketMQ's, or a copy of one. Only `rebuild` and `clean`
-    write.
+    DIR is the root directory of a store, Ariane's or Apache RocketMQ's, or a copy of one. Only `rebuild`, `clean` and
+    `accept-config` write.
 
     \b
     Examples:
@@ -134,6 +134,28 @@ def _summary(report: "Report") -> Iterator[Row]:
     for name, value in asdict(report.summary).items():
         shown = time_text(value) if name.endswith("_ms") and value is not None else value
         yield {"what": name.removesuffix("_ms").replace("_", " "), "found": shown if shown is not None else "none"}
+
+
+@store.command("accept-config", short_help="Accept tables that were edited by hand or are lost.")
+@store_argument
+def accept_config_command(layout: "Layout") -> None:
+    """Accept the tables in DIR/config as they are: edited by hand, removed, or lost.
+
+    No broker may run on the store. A table that was edited gets a new checksum. A lost topics.json is written from the
+    consume queues that are there; any other lost table begins empty.
+
+    \b
+    Example:
+      ariane store accept-config store
+    """
+    from ariane.clock import Clock
+    from ariane.store.disk import RealDisk
+    from ariane.store.offline.accept_config import accept_config
+    from ariane.store.offline.verify import log_files
+
+    log_files(RealDisk(), layout)
+    for line in accept_config(RealDisk(), layout, Clock().now_ms()) or ["every table matches its checksum"]:
+        click.echo(line)
 
 
 @store.command(short_help="Rebuild queues and index from the commit log.")

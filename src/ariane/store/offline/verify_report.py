@@ -41,7 +41,8 @@ class Fix:
     INDEX = "the commit log has all that is needed: run `ariane store rebuild --index`"
     FILES = "bring the missing file back, or move the odd one out of the directory"
     CHECKPOINT = "remove the file: the next start scans the whole log and writes a new one"
-    CONFIG = "bring back the .bak file beside it, or a copy; a broker starts with an empty table otherwise"
+    COPY = "start a broker: of a table and its .bak it takes the one that is intact, and writes the other one again"
+    CONFIG = "restore it from a copy of the store; if it was edited or removed on purpose: `ariane store accept-config`"
     RECOVER = "start the broker on it: its recovery ends the log at the last valid record"
 
 

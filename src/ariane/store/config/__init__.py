@@ -1,0 +1,1 @@
+"""The files under `config/`: JSON tables with checksums, journals, and the record of deleted topics."""
