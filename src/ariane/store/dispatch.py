@@ -18,6 +18,7 @@ from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, delivery_time_ms
 from ariane.store.blocking_io import BlockingCall
 from ariane.store.commit_log.recovery import SimpleRecords
+from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.new_entries import pack_all
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
@@ -68,8 +69,15 @@ def _facts(view: RecordView) -> DispatchFacts:
 
 
 class Dispatcher:
-    def __init__(self, queues: ConsumeQueues, index: Index | None, delay_levels_ms: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        queues: ConsumeQueues,
+        index: Index | None,
+        delay_levels_ms: tuple[int, ...],
+        deletions: Deletions | None = None,
+    ) -> None:
         self._queues = queues
+        self._deletions = deletions or Deletions()
         self._index = index
         self._delay_levels_ms = delay_levels_ms
         self.keys = PendingKeys()
@@ -131,6 +139,8 @@ class Dispatcher:
     def replay(self, records: Iterable[RecordView | SimpleRecords]) -> int:
         """Dispatches records read from the log and returns their number; skips entries that a queue already has.
 
+        Records of deleted topics are only indexed, as they were before the deletion.
+
         Needs no running store: only queues and, optionally, an index (store/offline/rebuild.py).
         """
         number, written, known_to = 0, 0, self._queues.max_physical
@@ -152,7 +162,8 @@ class Dispatcher:
 
     def _replay_record(self, view: RecordView) -> None:
         facts = _facts(view)
-        if not view.sys_flag & _PREPARED:  # neither prepared nor rolled back, which has this bit too
+        is_deleted = self._deletions.covers(view.topic, view.physical_offset)
+        if not view.sys_flag & _PREPARED and not is_deleted:  # neither prepared nor rolled back, which has this bit too
             tags_code = self._delivery_ms(view) or facts.tags_code
             self._queue(view.topic, view.queue_id, view.queue_offset, view.physical_offset, view.size, tags_code)
         if self._index is None or view.sys_flag & _ROLLBACK == _ROLLBACK:
@@ -175,10 +186,10 @@ class Dispatcher:
     def _queue_simple(self, records: SimpleRecords, are_new: bool) -> None:
         """`are_new`: after everything the queues knew when the replay began, so only queue offsets are checked."""
         by_topic, is_plain = self._queues.by_topic, are_new and not self.has_listeners
-        kept, owners = list[int](), list[int]()
+        kept, owners, deleted = list[int](), list[int](), self._deletions.ends
         rows = zip(records.topics, records.queue_ids, records.queue_offsets, records.sys_flags, strict=True)
         for number, (topic, queue_id, queue_offset, sys_flag) in enumerate(rows):
-            if sys_flag & _PREPARED:
+            if sys_flag & _PREPARED or (deleted and records.physical[number] < deleted.get(topic, 0)):
                 continue
             queue = by_topic.get(topic, _NO_QUEUES).get(queue_id)
             if queue is not None and queue.max_offset == queue_offset and is_plain:

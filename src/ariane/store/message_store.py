@@ -157,6 +157,15 @@ class MessageStore:
             self.derived.write_early()
         return outcome
 
+    def delete_topics(self, *topics: str) -> None:
+        """Deletes the queues of topics for good: neither recovery nor a rebuild brings their messages back.
+
+        StoreError if the deletion cannot be recorded, and then nothing is deleted.
+        """
+        self.components.deletions.add(topics, self.components.commit_log.max_offset)
+        for topic in topics:
+            self.components.queues.delete_topic(topic)
+
     @property
     def is_busy(self) -> bool:
         """Whether the last append, less than a second ago, was so slow that producers should slow down."""

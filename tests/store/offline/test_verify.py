@@ -3,6 +3,7 @@
 import errno
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ariane.errors import StoreMismatch
 from ariane.store.checkpoint import Checkpoint, write_checkpoint
 from ariane.store.commit_log.scan import LocatedRecord, list_files, walk_records
+from ariane.store.config.table_file import save_config
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.disk import RealDisk, RealFile
 from ariane.store.index.entries import entries_position
@@ -388,11 +390,25 @@ def test_config_that_cannot_be_read_is_reported(clean: Layout) -> None:
     assert ".bak" in fault.cure
 
 
-def test_an_empty_config_file_is_a_note(clean: Layout) -> None:
+def test_an_empty_table_is_reported(clean: Layout) -> None:
     (clean.config / "delayOffset.json").write_bytes(b"")
-    report = check(clean)
-    assert report.is_sound
-    assert "delayOffset.json.bak" in report.notes[0]
+    assert whats(check(clean)) == "it is empty"
+
+
+@pytest.mark.parametrize("name", ["topics.json", "topics.json.bak", "tables.json", "tables.json.bak"])
+def test_every_flipped_bit_and_every_missing_copy_of_a_table_is_reported(tmp_path: Path, name: str) -> None:
+    put_table = partial(save_config, DISK, tmp_path / "config" / "topics.json")
+    (tmp_path / "commitlog").mkdir()
+    put_table(b'{"topicConfigTable":{}}')
+    assert check(Layout.under(tmp_path)).is_sound
+    path = tmp_path / "config" / name
+    whole = path.read_bytes()
+    for position in range(len(whole)):
+        flip(path, position, position % 8)
+        assert [fault.file for fault in check(Layout.under(tmp_path)).faults] == [f"config/{name}"]
+        path.write_bytes(whole)
+    path.unlink()
+    assert [fault.file for fault in check(Layout.under(tmp_path)).faults] == [f"config/{name}"]
 
 
 def test_a_checkpoint_of_another_size_is_reported(clean: Layout) -> None:

@@ -194,12 +194,11 @@ class RuntimeHandlers:
 
     @handles(CleanUnusedTopics)
     def clean_topics(self, request: CleanUnusedTopics, call: Call) -> Response:
-        queues = self.store.components.queues
-        unused = [topic for topic in queues.topics() if self.topics.get(topic) is None]
+        stored = self.store.components.queues.topics()
+        unused = [topic for topic in stored if self.topics.get(topic) is None and not self.topics.is_system(topic)]
+        self.store.delete_topics(*unused)
         for topic in unused:
-            if not self.topics.is_system(topic):
-                queues.delete_topic(topic)
-                log.warning("queues of an unknown topic removed", extra={"topic": topic, "peer": call.connection.peer})
+            log.warning("queues of an unknown topic removed", extra={"topic": topic, "peer": call.connection.peer})
         return Response()
 
     @handles(DeleteExpiredCommitLog)

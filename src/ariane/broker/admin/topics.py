@@ -65,8 +65,9 @@ class TopicHandlers:
         Nameservers are asked next to forget the topic: a registration that still has it must not come after that.
         """
         self._refuse_system_topic(request.topic, "deleted")
-        if self.topics.delete(request.topic):
-            self.store.components.queues.delete_topic(request.topic)
+        existed = self.topics.delete(request.topic)
+        if existed or self.store.components.queues.of_topic(request.topic):  # a crash may have left queues behind
+            self.store.delete_topics(request.topic)
             self.offsets.delete_topic(request.topic)  # otherwise a new topic of this name would start beyond its end
             log.warning("topic deleted", extra={"topic": request.topic, "peer": call.connection.peer})
             await self.topics.announced()

@@ -41,6 +41,7 @@ from ariane.spark.jobs.tasks import Progress, cores, run_tasks
 from ariane.spark.options.base import read_options
 from ariane.spark.options.jobs import RebuildOptions
 from ariane.store.commit_log.scan import DataFile
+from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
@@ -137,7 +138,8 @@ class _Rebuild:
 
     def _scan(self, settings: StoreSettings) -> _ScanResult:
         levels = parse_levels(settings.message_delay_levels)
-        task = partial(scan_span, ScanSettings(str(self._scratch), self._options.index, levels))
+        deleted = dict(Deletions.read(RealDisk(), self._layout.config).ends)
+        task = partial(scan_span, ScanSettings(str(self._scratch), self._options.index, levels, deleted))
         spans = list(_log_spans(log_files(RealDisk(), self._layout), self._options.bytes_per_task))
         responses = run_tasks(self._spark, task, spans)
         for misaligned in _misaligned(spans, responses):

@@ -17,7 +17,7 @@ in store/index/entries.py, tag hashes in wire/hashes.py, delivery times in store
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -75,6 +75,8 @@ class ScanSettings:
     scratch: str
     with_index: bool
     delay_levels_ms: tuple[int, ...]
+    deleted: dict[str, int] = field(default_factory=dict)
+    """By topic: its records below this physical offset are deleted, and in no queue."""
 
 
 # --- scan: records to entries and index rows --------------------------------------------------------------------------
@@ -120,7 +122,11 @@ def _derive(rows: Rows, settings: ScanSettings) -> DerivedRows:
     tags = np.zeros(len(rows), np.int64)
     tags[is_decodable] = _tags_codes(decodable, topics, settings.delay_levels_ms)
     index_rows = _index_rows(decodable, topics) if settings.with_index else np.empty(0, ROW_TYPE)
-    queued = np.flatnonzero(rows.sys_flag & _PREPARED == 0)  # a rolled back message has that bit, too
+    is_queued = rows.sys_flag & _PREPARED == 0  # a rolled back message has that bit, too
+    if settings.deleted:
+        ends = np.array([settings.deleted.get(topic, 0) for topic in topics], np.int64)
+        is_queued &= rows.physical >= ends[topic_numbers]
+    queued = np.flatnonzero(is_queued)
     entries = np.empty(len(queued), ENTRY_TYPE)
     entries["offset"] = rows.physical[queued]
     entries["size"] = rows.field("size", np.int32)[queued]

@@ -10,6 +10,7 @@ from sys import intern
 from ariane.errors import MessageRefused, StoreError
 from ariane.model.ids import topic_name_problem
 from ariane.store.blocking_io import IoSteps, run_sync
+from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.files import OPEN_FILES_MAX, OpenFiles, QueueFiles
 from ariane.store.consume_queue.new_entries import NewEntries
@@ -213,6 +214,14 @@ class ConsumeQueues:
                 raise StoreError(f"the extensions of topic {topic} cannot be removed: {error.strerror}") from error
             with suppress(OSError):  # it holds files of others
                 self._disk.remove_directory(self._layout.consume_queues / topic)
+
+    def drop_deleted(self, deletions: Deletions) -> None:
+        """Completes deletions that a crash interrupted: removes queues that have only deleted messages."""
+        for topic, end in deletions.ends.items():
+            for queue_id, queue in tuple(self.of_topic(topic).items()):
+                if 0 < queue.max_physical <= end:
+                    log.warning("queue of a deleted topic removed", extra={"topic": topic, "queue": queue_id})
+                    self.delete_queue(topic, queue_id)
 
     def _remove_extensions(self, directory: Path) -> None:
         for queue in (directory / name for name in self._disk.names(directory)):

@@ -23,6 +23,7 @@ from ariane.store.checkpoint import Checkpoint, LastExit, last_exit, read_checkp
 from ariane.store.commit_log.checksum_writer import ChecksumWriter, truncate_checksums
 from ariane.store.commit_log.log import CommitLog, Segments
 from ariane.store.commit_log.recovery import LogScan, end_log, scan_start
+from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.files import affordable_open_files
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk
@@ -46,6 +47,7 @@ class StoreComponents:
     checkpoint: Checkpoint
     last_timestamp_ms: int
     checksums: ChecksumWriter | None
+    deletions: Deletions
     boot: str
     """Id of the machine's boot; empty when it is not known."""
     last_exit: LastExit
@@ -68,7 +70,9 @@ def open_components(
     segments = Segments(disk, layout.commit_log, settings.segment_bytes, writable=True)
     queues = ConsumeQueues.open(disk, layout, settings, open_files_max=affordable_open_files())
     index = Index.open(disk, layout, settings, partial(_local_name, clock)) if settings.index_enable else None
-    dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels))
+    deletions = Deletions.load(disk, layout.config)
+    queues.drop_deleted(deletions)
+    dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels), deletions)
     scan = LogScan(
         disk=disk,
         segments=segments,
@@ -98,6 +102,7 @@ def open_components(
         disk, layout.commit_log_checksums, segments, min(scan.end, _checksummed_to(checkpoint, exit_, scan.end))
     )
     end_log(segments, scan.end)
+    deletions.fit(segments.base, scan.end)
     queues.drop_before(segments.base)
     commit_log = CommitLog(segments, executor)
     commit_log.set_end(scan.end)
@@ -114,7 +119,7 @@ def open_components(
     unchecked_from = min(scan.start, checkpoint.dispatched_to) if checkpoint.has_ariane_slot else scan.start
     checksums = _open_checksums(disk, layout, segments, settings.sum_block_bytes, unchecked_from, scan.end)
     return StoreComponents(
-        disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, checksums, boot, exit_
+        disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, checksums, deletions, boot, exit_
     )
 
 

@@ -5,7 +5,8 @@ They are built beside the old ones and replace them when they are complete and d
     consumequeue        ── becomes ──>  consumequeue.old
     consumequeue.new    ── becomes ──>  consumequeue            index likewise
 
-Until then the old ones are unchanged. After a crash, a second rebuild starts over from the log.
+Until then the old ones are unchanged. After a crash, a second rebuild starts over from the log. Messages of deleted
+topics get no queue (store/config/deletions.py).
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 from ariane.errors import StoreMismatch
 from ariane.model.system_topics import parse_levels
 from ariane.store.commit_log.scan import walk_files
+from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk
 from ariane.store.dispatch import Dispatcher
@@ -92,7 +94,8 @@ def _build(disk: Disk, beside: RebuildLayout, settings: StoreSettings, with_inde
         opened.callback(queues.close)
         index = Index.open(disk, beside, settings, _local_name) if with_index else None
         opened.callback(index.close if index is not None else lambda: None)
-        dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels))
+        deletions = Deletions.read(disk, beside.config)
+        dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels), deletions)
         records = _feed(dispatcher, queues, _views(disk, beside, progress))
         _make_durable(queues, index)
         entries = sum(queue.max_offset - queue.min_offset for queue in queues)

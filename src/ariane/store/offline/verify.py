@@ -14,6 +14,8 @@ from pathlib import Path
 from ariane.errors import BodyError, StoreMismatch
 from ariane.store.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, read_checkpoint
 from ariane.store.commit_log.scan import DataFile, list_files
+from ariane.store.config.deletions import Deletions
+from ariane.store.config.table_file import CopyState, TableCopy, backup_of, listed_tables, read_copy
 from ariane.store.consume_queue.scan import list_queues
 from ariane.store.disk import Disk, read_all
 from ariane.store.layout import Layout
@@ -46,20 +48,24 @@ def check_checkpoint(report: Report, disk: Disk, layout: Layout, log_end: int) -
 
 
 def check_config(report: Report, disk: Disk, directory: Path) -> None:
-    for name in disk.names(directory):
-        if name.endswith(".json"):
-            _check_json(report, disk, directory / name)
+    """Checks every table and its copy by their checksums, and that none is missing."""
+    listed = listed_tables(disk, directory)
+    present = {name.removesuffix(".bak") for name in disk.names(directory)}
+    for name in sorted({*listed, *(name for name in present if name.endswith(".json"))}):
+        _check_table(report, read_copy(disk, directory / name), read_copy(disk, backup_of(directory / name)))
 
 
-def _check_json(report: Report, disk: Disk, path: Path) -> None:
-    data = read_all(disk, path, SIZE_MAX + 1)
-    if not data:
-        report.note(f"{report.name(path)} is empty: a broker reads {path.name}.bak in its place")
-        return
-    try:
-        parse(data)
-    except BodyError as error:
-        report.fault(path, 0, str(error), Fix.CONFIG)
+def _check_table(report: Report, table: TableCopy, copy: TableCopy) -> None:
+    if table.state is copy.state is CopyState.MISSING:
+        report.fault(table.path, 0, f"it is missing, and so is {copy.path.name}", Fix.CONFIG)
+    for one, other in ((table, copy), (copy, table)):
+        fix = Fix.COPY if other.is_usable else Fix.CONFIG
+        if one.state is CopyState.DAMAGED:
+            report.fault(one.path, 0, one.problem, fix)
+        elif one.state is CopyState.MISSING and other.state is CopyState.INTACT:
+            report.fault(one.path, 0, "it is missing", fix)
+    if table.state is copy.state is CopyState.INTACT and table.data != copy.data:
+        report.lagging(copy.path, 0, f"it differs from {table.path.name}", Fix.COPY)
 
 
 def known_topics(disk: Disk, directory: Path) -> frozenset[str] | None:
@@ -100,7 +106,7 @@ def verify_store(
     check_file_sequence(report, files)
     check_names(report, disk, layout.commit_log, files)
     log = LogCheck(report, disk, files, progress, _durable_to(report, disk, layout))
-    queues = QueuesCheck(report, disk, layout, files)
+    queues = QueuesCheck(report, disk, layout, files, Deletions.read(disk, layout.config))
     checksums = ChecksumCheck(report, disk, layout)
     index = IndexCheck(report, disk, layout, index_slots)
     queues.survey()

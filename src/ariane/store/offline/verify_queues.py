@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ariane.errors import StoreError
 from ariane.model.ids import topic_name_problem
 from ariane.store.commit_log.scan import DataFile, record_at
+from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.entry import ENTRY_BYTES, QueueExtension, extension_offset
 from ariane.store.consume_queue.scan import Entries, QueueScan, is_filler, list_queues, queue_at
 from ariane.store.disk import Disk
@@ -41,6 +42,9 @@ class QueueCheck:
     """End of the record that the last entry points to."""
     matched: list[range] = field(default_factory=list)
     """Numbers of the entries that agree with their records."""
+    deleted_to: int = 0
+    """Records below this physical offset were deleted with their topic (store/config/deletions.py)."""
+    deleted: int = 0
     superseded: int = 0
     """Records of an earlier queue of this name: the topic was deleted and created again."""
     _records: int = 0
@@ -65,6 +69,10 @@ class QueueCheck:
 
     def compare(self, columns: FactColumns, rows: Longs) -> None:
         """`rows` are the records of this queue in one log file, in the order of the log."""
+        if self.deleted_to:
+            is_kept = columns.offsets[rows] >= self.deleted_to
+            self.deleted += int(len(rows) - is_kept.sum())
+            rows = rows[is_kept]
         queue_offsets = columns.queue_offsets[rows]
         for run in consecutive(queue_offsets):
             self._compare_run(columns, rows[run], int(queue_offsets[run][0]))
@@ -145,6 +153,8 @@ class QueueCheck:
         if self._different > len(self._differences):
             rest = self._different - len(self._differences)
             self.fault(self._differences[-1][0], f"{rest} more entries differ from their records")
+        if self.deleted:
+            self.report.note(f"{self._name}: {self.deleted} records in the log are of a topic that was deleted")
         if self.superseded:
             self.report.note(
                 f"{self._name}: {self.superseded} records are of a queue that was deleted and created again"
@@ -193,6 +203,7 @@ class QueuesCheck:
     disk: Disk
     layout: Layout
     log_files: Sequence[DataFile]
+    deletions: Deletions
     checks: dict[Queue, QueueCheck] = field(default_factory=dict)
 
     def survey(self) -> None:
@@ -204,7 +215,7 @@ class QueuesCheck:
     def _add(self, scan: QueueScan) -> QueueCheck:
         below = scan.directory.relative_to(self.layout.consume_queues)
         extension = QueueExtension(self.disk, self.layout.consume_queue_extensions / below)
-        check = QueueCheck(self.report, scan, extension)
+        check = QueueCheck(self.report, scan, extension, deleted_to=self.deletions.end_of(scan.topic))
         self.checks[scan.topic, scan.queue_id] = check
         return check
 
@@ -248,14 +259,23 @@ class QueuesCheck:
 
     def _report_unmatched(self, check: QueueCheck, log_begin: int, log_end: int) -> None:
         """The first entries may point to records that retention has removed; all others must have a record."""
-        reported = ahead = 0
+        reported = ahead = deleted = 0
         for first, entries in _unmatched_chunks(check):
             is_gone = is_filler(entries) | (entries["offset"] < log_begin)
+            if check.deleted_to:
+                is_deleted = (entries["offset"] < check.deleted_to) & ~is_gone
+                deleted += int(is_deleted.sum())
+                is_gone |= is_deleted
             is_ahead = entries["offset"] >= log_end
             ahead += int(is_ahead.sum())
             suspects = np.flatnonzero(~is_ahead if check.has_match_before(first) else ~is_ahead & ~is_gone)
             for at in suspects[: DIFFERENCES_KEPT - reported].tolist():
                 reported += self._report_entry(check, first + at, entries[at])
+        if deleted:
+            self.report.note(
+                f"{self.report.name(check.scan.directory)}: {deleted} entries are of a topic that was deleted; "
+                "the next start removes them"
+            )
         if ahead:
             what = f"{ahead} entries point beyond the end of the log at {log_end}"
             self.report.lagging(check.scan.files[-1].path, 0, what, Fix.QUEUES)
