@@ -34,9 +34,11 @@ class Nowhere(asyncio.Transport):
         self.written.append(data)
 
 
-def broker_on(root: Path) -> AbstractAsyncContextManager[Broker]:
-    settings = BrokerSettings(port=0, store=StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC))
-    return running(settings, Clock())
+def broker_on(root: Path, accounts: Path | None = None) -> AbstractAsyncContextManager[Broker]:
+    """With access control if there is a file of accounts."""
+    store = StoreSettings(root=root, flush_disk_type=FlushDiskType.ASYNC)
+    access = {} if accounts is None else {"acl_enable": True, "acl_file": accounts}
+    return running(BrokerSettings(port=0, store=store, **access), Clock())  # type: ignore[arg-type]
 
 
 def connection_to(broker: Broker, transport: Nowhere) -> Connection:

@@ -1,6 +1,7 @@
 """CPU of a send inside the broker, without sockets: chunks of frames into a connection, answers into nothing.
 
     python -m bench.send_path [--chunk 16] [--turn 1] [--connections 1] [--body 1024] [--batch 32] [--uneven]
+                              [--signed no|apache|v2]
 
     --batch 500 --chunk 1                                       a client that waits for each of its large batches
     --batch 32 --body 100 --chunk 4 --connections 16 --turn 16  many clients, each with few batches in flight
@@ -19,11 +20,15 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
+from ariane.clock import Clock
+from ariane.rpc.signing import Signer
+from ariane.settings import Secret
 from ariane.transport.connection import Connection
 from ariane.wire.exchange import request_command
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import FrameDecoder, encode_frame
 from ariane.wire.properties import encode_properties
 from ariane.wire.record.batch import BatchItem, encode_batch
+from ariane.wire.requests.offsets import GetMaxOffset
 from ariane.wire.requests.send import SendBatch
 from bench.in_process import Nowhere, broker_on, connections_to, on_a_store
 from bench.load.names import PRODUCER_GROUP, topic_name
@@ -35,14 +40,19 @@ from bench.systems.broker_files import write_topics
 from bench.systems.system import Setup
 
 ROUNDS, ROUND_MESSAGES = 12, 8_192
+ACCESS_KEY, SECRET = "bench-account", Secret("secret-of-the-bench")
 READ_BYTES = 256_000  # of uvloop
 
 
 async def measure(chosen: argparse.Namespace, root: Path) -> None:
     write_topics(root, Setup())
-    async with broker_on(root) as broker:
+    accounts = None if chosen.signed == "no" else write_accounts(root.parent)
+    async with broker_on(root, accounts) as broker:
         transport = Nowhere()
         connections = connections_to(broker, transport, chosen.connections)
+        signer = Signer(ACCESS_KEY, SECRET, Clock().now_ms)
+        for connection in connections:
+            introduce(signer, connection, transport, challenged=chosen.signed == "v2")
         plan = plan_of(chosen)
         requests = ROUND_MESSAGES // chosen.batch // chosen.chunk * chosen.chunk
         best_us = float("inf")
@@ -51,6 +61,8 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
         for number in range(ROUNDS):
             uneven = uneven_chunks_of(plan, requests, chosen.chunk)
             chunks = list(uneven if chosen.uneven else chunks_of(ring, requests, chosen.chunk))
+            if accounts is not None:
+                chunks = signed_chunks(signer, connections, chunks)
             if chosen.profile and number:
                 profile.enable()
             spent_s = await feed(connections, chunks, chosen.turn)
@@ -59,7 +71,8 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
             check(plan, transport, requests)
             await asyncio.sleep(0.05)  # the index and the queues are written in the meantime, as in a running broker
     came = f"chunks of {chosen.chunk}, {chosen.turn} a turn to {chosen.connections} connections"
-    print(f"{best_us:.2f} us a message: {chosen.batch} x {chosen.body} B, {came}; best of {ROUNDS}")
+    signed = "" if accounts is None else f", signed ({chosen.signed})"
+    print(f"{best_us:.2f} us a message: {chosen.batch} x {chosen.body} B, {came}{signed}; best of {ROUNDS}")
     if chosen.profile:
         pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(40)
 
@@ -111,6 +124,42 @@ def _uneven_item(number: int, size: int) -> BatchItem:
     return BatchItem(body_of(size), encode_properties(names))
 
 
+def write_accounts(directory: Path) -> Path:
+    """One account, as an application has it, with a permission on the topic."""
+    path = directory / "plain_acl.yml"
+    account = f"accessKey: {ACCESS_KEY}, secretKey: {SECRET.reveal()}, topicPerms: [{topic_name(0)}=PUB]"
+    path.write_text(f"accounts: [{{{account}}}]")
+    return path
+
+
+def introduce(signer: Signer, connection: Connection, transport: Nowhere, *, challenged: bool) -> None:
+    """Lets the signer know which signature this connection needs, from the refusal of a request without one."""
+    request = request_command(GetMaxOffset(topic_name(0), 0), opaque=1)
+    signer.sign(request, connection)
+    connection.data_received(encode_frame(request))
+    refusals = FrameDecoder()
+    refusals.feed(b"".join(transport.written))
+    transport.written.clear()
+    for refusal in refusals:
+        if not challenged:  # as a server of Apache refuses
+            refusal.ext_texts = {}
+        signer.learn(connection, request, refusal)
+
+
+def signed_chunks(signer: Signer, connections: list[Connection], chunks: list[bytes]) -> list[bytes]:
+    """The same chunks, each request signed for the connection that it goes to."""
+    signed = []
+    for connection, chunk in zip(cycle(connections), chunks, strict=False):
+        commands = FrameDecoder()
+        commands.feed(chunk)
+        frames = []
+        for command in commands:
+            signer.sign(command, connection)
+            frames.append(encode_frame(command))
+        signed.append(b"".join(frames))
+    return signed
+
+
 async def feed(connections: list[Connection], chunks: list[bytes], turn: int) -> float:
     """The connections' chunks in turn; those that are larger than what a socket gives at once come in pieces."""
     reads = [[chunk[at : at + READ_BYTES] for at in range(0, len(chunk), READ_BYTES)] for chunk in chunks]
@@ -141,6 +190,7 @@ def main() -> None:
     options.add_argument("--body", type=int, default=1024)
     options.add_argument("--batch", type=int, default=1, help="messages in one request")
     options.add_argument("--uneven", action="store_true", help="batches of messages of unequal lengths")
+    options.add_argument("--signed", choices=["no", "apache", "v2"], default="no", help="with access control")
     options.add_argument("--profile", action="store_true")
     on_a_store(partial(measure, options.parse_args()))
 

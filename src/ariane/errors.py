@@ -191,6 +191,15 @@ class RequestFailed(ArianeError):
         return f"{getattr(self.code, 'name', self.code)}: {self.remark}" if self.remark else f"code {self.code}"
 
 
+class SignatureRequired(RequestFailed):
+    """A refusal that a signature of version 2 can avoid: the response has the challenge that it must contain."""
+
+    def __init__(self, code: int, remark: str, challenge: str, time_ms: int) -> None:
+        super().__init__(code, remark)
+        self.challenge = challenge
+        self.time_ms = time_ms
+
+
 def sole_cause(error: Exception) -> Exception:
     """Unwraps the exception groups of task groups: they wrap even a single error, and nested ones wrap it twice."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:

@@ -132,7 +132,11 @@ async def in_process_broker(
             MessageHandlers(settings, service, clients),
             ClientHandlers(settings, clients, groups, table, clock),
         )
-        dispatcher = Dispatcher(handlers) if access is None else Dispatcher(handlers, access.guard, access.admits_frame)
+        dispatcher = (
+            Dispatcher(handlers)
+            if access is None
+            else Dispatcher(handlers, access.guard, access.admits_frame, access.signatures.frame_left)
+        )
         transport = replace(TransportSettings(), drain_timeout_s=1.0)
         async with (
             Server.open(

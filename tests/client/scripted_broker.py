@@ -17,6 +17,7 @@ from ariane.wire.fields import Response
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.record.batch import decode_batch
 from ariane.wire.requests.send import Send, SendBatch, SendMessageV2, SendReplyV2, SendResponse
+from ariane.wire.signature import verify
 from tests.nameserver.servers import caller, nameserver, registration
 from tests.transport.peers import PATIENCE_S, serving
 
@@ -39,6 +40,8 @@ class ScriptedBroker:
     connections: list[Connection] = field(default_factory=list)
     address: str = ""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    secret: str | None = None
+    """Of the account that must sign, as Apache's brokers check it."""
 
     def receive(self, connection: Connection, command: Command) -> ReceiveResult:
         if connection not in self.connections:
@@ -50,6 +53,9 @@ class ScriptedBroker:
         return response if isinstance(response, bytes) else encode_frame(response_command(command, response))
 
     def _response(self, command: Command) -> Response | bytes | None:
+        if self.secret is not None and not verify(self.secret, command.ext, command.body):
+            remark = "org.apache.rocketmq.acl.common.AclException: Check signature failed for accessKey=rocket"
+            return Response(code=ResponseCode.SYSTEM_ERROR, remark=remark)
         if command.code not in SENDS:
             return Response()
         return self.script.popleft()(command) if self.script else stored(command)

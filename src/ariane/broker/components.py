@@ -18,7 +18,7 @@ from ariane.broker.settings import BrokerSettings
 from ariane.broker.stats.counters import Counters
 from ariane.broker.stats.statistics import Statistics
 from ariane.broker.topics import Topics
-from ariane.broker.transactions.checks import TransactionChecks
+from ariane.broker.transactions.checks import MayBeAsked, TransactionChecks
 from ariane.broker.transactions.half_messages import HALF_QUEUE
 from ariane.broker.transactions.outcomes import Transactions
 from ariane.broker.writer import MessageWriter
@@ -106,7 +106,9 @@ class Components:
                     store, writer, tables.file("delayOffset.json"), clock, settings.delay_offsets_save_interval_s
                 ) as delayed,
                 TimerDelivery.open(store, writer, clock) as timer,
-                TransactionChecks.open(transactions, store, settings, clients, topics, offsets, clock) as checks,
+                TransactionChecks.open(
+                    transactions, store, settings, clients, topics, offsets, clock, _may_be_asked(access)
+                ) as checks,
             ):
                 store.store.components.dispatcher.on_arrivals(pull_waiters.on_arrivals)
                 store.store.add_retention_hold(partial(oldest_undelivered_offset, store.store, delayed, transactions))
@@ -144,8 +146,16 @@ async def _access(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Acces
     if not settings.acl_enable:
         yield None
         return
-    async with AccessControl.open(RealDisk(), settings.acl_file, clock) as access:
-        yield access
+    access = AccessControl.open(RealDisk(), settings.acl_file, clock, require_v2=settings.acl_require_v2)
+    async with access as opened:
+        yield opened
+
+
+def _may_be_asked(access: AccessControl | None) -> MayBeAsked:
+    """A check request contains the half message: only who may publish to its topic gets it."""
+    if access is None:
+        return lambda connection, topic: True
+    return lambda connection, topic: access.rights_of_member(connection).may_publish(topic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from ariane.broker.acl.rights import all_rights
 from ariane.broker.admin.acl import AccessHandlers
 from ariane.broker.admin.clients import ConnectionHandlers
 from ariane.broker.admin.configs import ConfigHandlers
@@ -115,22 +116,23 @@ def handler_table(parts: Components) -> HandlerTable:
     flow, checks = FlowControl(store, writer, settings), SendChecks(settings, topics, clock)
     pull_checks = PullChecks(settings, topics, groups, clients)
     pusher = ReplyPusher(clients, clock, parts.store_host)
+    rights_of = all_rights if parts.access is None else parts.access.rights_of
     progress = ConsumeProgress(settings.name, topics, offsets, clients, store, rate_of=parts.statistics.consume_rate)
     return HandlerTable.of(
         SendHandlers(settings, topics, groups, store, writer, flow, checks, SendResponses(settings, parts.store_host)),
         PullHandlers(settings, pull_checks, offsets, parts.store, writer, parts.pull_waiters, clock, parts.store_host),
         QueueHandlers(store),
-        MessageHandlers(settings, parts.store, clients),
-        ReplyHandlers(settings, store, writer, checks, pusher, parts.store_host),
-        RetryHandlers(writer, store.lookup, groups, topics, settings),
+        MessageHandlers(settings, parts.store, clients, rights_of),
+        ReplyHandlers(settings, store, writer, checks, pusher, parts.store_host, rights_of),
+        RetryHandlers(writer, store.lookup, groups, topics, settings, rights_of),
         ScheduleHandlers(parts.delayed),
-        TransactionHandlers(parts.transactions, store, writer),
+        TransactionHandlers(parts.transactions, store, writer, rights_of),
         ClientHandlers(settings, clients, groups, topics, clock),
         LockHandlers(parts.locks, topics, clock),
-        ConsumerOffsetHandlers(settings, offsets, groups, topics, clients, store),
-        GroupHandlers(settings, groups, offsets, clients, progress, clock),
+        ConsumerOffsetHandlers(settings, offsets, groups, topics, clients, store, rights_of),
+        GroupHandlers(settings, groups, offsets, clients, progress, clock, rights_of),
         ConnectionHandlers(settings, clients, store, clock),
-        TopicHandlers(settings, topics, offsets, store),
+        TopicHandlers(settings, topics, offsets, store, rights_of),
         AccessHandlers(settings, parts.access),
         ConfigHandlers(settings, topics, clock),
         RuntimeHandlers(settings, topics, parts.store, clock, parts.booted_ms, parts.statistics, writer),
@@ -141,7 +143,9 @@ def handler_table(parts: Components) -> HandlerTable:
 def dispatcher_of(parts: Components) -> Dispatcher:
     """All handlers, behind access control if it is on."""
     table, access = handler_table(parts), parts.access
-    return Dispatcher(table) if access is None else Dispatcher(table, access.guard, access.admits_frame)
+    if access is None:
+        return Dispatcher(table)
+    return Dispatcher(table, access.guard, access.admits_frame, access.signatures.frame_left)
 
 
 # --- the broker -------------------------------------------------------------------------------------------------------

@@ -37,8 +37,26 @@ _READ_ONLY = frozenset({SCHEDULE, TRANS_HALF, TRANS_OP, TRANS_CHECK_MAX, TIMER, 
 _WRITABLE = frozenset({AUTO_CREATE_TEMPLATE, BENCHMARK, TRACE})
 
 
+_REPLY_TOPIC_ENDING = "_REPLY_TOPIC"
+
+
 def reply_topic(cluster: str) -> str:
-    return f"{cluster}_REPLY_TOPIC"
+    return cluster + _REPLY_TOPIC_ENDING
+
+
+_CLOSED_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+
+def is_closed_topic(topic: str) -> bool:
+    """Whether messages of all tenants are in this topic, so that access control grants it by name only."""
+    return (
+        topic in _READ_ONLY or topic == TRACE or topic.startswith(SYSTEM_PREFIX) or topic.endswith(_REPLY_TOPIC_ENDING)
+    )
+
+
+def is_closed_group(group: str) -> bool:
+    """Whether the broker keeps its own progress as the offsets of this group."""
+    return group.startswith(_CLOSED_GROUP_PREFIX)
 
 
 def own_names(cluster: str, broker: str) -> frozenset[str]:

@@ -3,17 +3,29 @@
 import logging
 from typing import Any
 
-from ariane.errors import ArianeError, RequestFailed
+from msgspec import field
+
+from ariane.errors import ArianeError, RequestFailed, SignatureRequired
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.fields import Response
 from ariane.wire.frame import Command
+from ariane.wire.signature import CHALLENGE, SERVER_TIME
 
 log = logging.getLogger(__name__)
 
 
+class Challenge(Response, frozen=True, kw_only=True):
+    """A refusal with what the client needs for a signature of version 2 (rpc/signatures.py)."""
+
+    challenge: str = field(name=CHALLENGE)
+    time_ms: int = field(name=SERVER_TIME)
+
+
 def failure(connection: Connection, command: Command, error: Exception) -> Response:
     """The response to `error`. A bug is logged with its traceback, which the response does not contain."""
+    if isinstance(error, SignatureRequired):
+        return Challenge(code=error.code, remark=error.remark, challenge=error.challenge, time_ms=error.time_ms)
     if isinstance(error, RequestFailed):
         return Response(code=error.code, remark=error.remark)
     context: dict[str, Any] = {"peer": connection.peer, "request": request_name(command.code)}

@@ -6,23 +6,31 @@ import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import Any, NamedTuple, TypeVar
 
-from ariane.client.core.identity import Signer
+from ariane.client.core.identity import signer_of
 from ariane.client.core.queue_bounds import readable_queues
 from ariane.client.settings import ClientSettings, ClientTlsSettings
 from ariane.errors import ArianeError, NoRoute, RequestFailed, TransportError
 from ariane.lifecycle import Backoff
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX, QueueOffset
 from ariane.model.route import MASTER_ID, MessageQueue, TopicRoute
+from ariane.model.topic import AUTO_CREATE_TEMPLATE
+from ariane.rpc.signing import Signer
 from ariane.transport.blocking import BlockingConnection
 from ariane.transport.tls import client_context
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import read_response, request_command
 from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command
-from ariane.wire.requests.offsets import GetAllConsumerOffsets, GetConsumerOffset, SearchOffset, UpdateConsumerOffset
+from ariane.wire.requests.offsets import (
+    GetAllConsumerOffsets,
+    GetConsumerOffset,
+    GetMaxOffset,
+    SearchOffset,
+    UpdateConsumerOffset,
+)
 from ariane.wire.requests.topics import GetCluster, GetRoute, GetTopicStats, ListTopics
 
 A = TypeVar("A", bound=Response)
@@ -36,17 +44,23 @@ class Calls:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._signer = Signer.of(settings)
+        self._signer = signer_of(settings, lambda: round(time() * 1000))
         self._tls = _tls(settings.tls)
         self._connections: dict[str, BlockingConnection] = {}
         self._pid = os.getpid()
 
     def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
-        return read_response(request, self.connection(address).call(self.command(request), timeout_s))
+        connection = self.connection(address)
+        command = self.command(request, connection)
+        response = connection.call(command, timeout_s)
+        if self._signer is not None and self._signer.learn(connection, command, response):
+            response = connection.call(self.command(request, connection), timeout_s)
+        return read_response(request, response)
 
     def call_all(self, address: str, requests: Sequence[Request[A]], timeout_s: float | None = None) -> list[Command]:
         """The raw responses: each may be an error, and the caller reads them one by one with `read_response`."""
-        return self.connection(address).call_all([self.command(request) for request in requests], timeout_s)
+        connection = self.connection(address)
+        return connection.call_all([self.command(request, connection) for request in requests], timeout_s)
 
     def call_everywhere(
         self, requests: Mapping[str, Sequence[Request[Any]]], timeout_s: float | None = None
@@ -57,7 +71,8 @@ class Calls:
         for address, of_address in requests.items():
             try:
                 connection = self.connection(address)
-                posted[address] = connection, connection.send_all([self.command(request) for request in of_address])
+                commands = [self.command(request, connection) for request in of_address]
+                posted[address] = connection, connection.send_all(commands)
             except TransportError as error:
                 responses[address] = error
         for address, (connection, opaques) in posted.items():
@@ -76,17 +91,26 @@ class Calls:
         if connection is None or not connection.is_open:
             connection = BlockingConnection.open(address, self.settings.transport, self._tls)
             self._connections[address] = connection
+            if self._signer is not None:
+                self._learn_how_to_sign(self._signer, address, connection)
         return connection
 
-    @property
-    def signs(self) -> bool:
-        """Whether each request has its own signature."""
-        return self._signer is not None
+    def _learn_how_to_sign(self, signer: Signer, address: str, connection: BlockingConnection) -> None:
+        """Requests are pipelined, so the server is asked what it needs before the first of them."""
+        is_nameserver = address in self.settings.nameserver_list
+        probe: Request[Any] = GetRoute(AUTO_CREATE_TEMPLATE) if is_nameserver else GetMaxOffset(AUTO_CREATE_TEMPLATE, 0)
+        command = self.command(probe, connection)
+        signer.learn(connection, command, connection.call(command))
 
-    def command(self, request: Request[Any]) -> Command:
+    def signs(self, connection: BlockingConnection) -> bool:
+        """Whether each request on this connection has its own signature."""
+        return self._signer is not None and self._signer.signs(connection)
+
+    def command(self, request: Request[Any], connection: BlockingConnection) -> Command:
+        """The request as the server of `connection` needs it signed."""
         command = request_command(request, opaque=0)
         if self._signer is not None:
-            self._signer.sign(command)
+            self._signer.sign(command, connection)
         return command
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from ariane.wire.fields import Int32, Request
 from ariane.wire.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, SURELY_WITHIN_LIMITS, FrameLimits, encode_json_header
 from ariane.wire.requests.pull import Pull
 from ariane.wire.requests.send import Send, SendV2
+from ariane.wire.signature import NONCE, SIGNATURE_V2, SIGNED_AT
 
 _unpack_prefix = struct.Struct(">iI").unpack_from
 F = TypeVar("F", covariant=True)
@@ -55,16 +56,18 @@ that may not is left to the general path, which asks its guard again and respond
 
 
 class _HeaderTexts(msgspec.Struct):
+    code: int
     texts: dict[str, str] = field(name="extFields")
 
 
 _decode_texts = msgspec.json.Decoder(_HeaderTexts).decode
 
 
-def header_texts(header: bytes) -> dict[str, str] | None:
-    """The fields of a decoded header as the texts that its signature covers; None when one of them is not a text."""
+def header_texts(header: bytes) -> tuple[int, dict[str, str]] | None:
+    """Code and fields of a decoded header, as its signature covers them; None when one of the fields is not a text."""
     try:
-        return _decode_texts(header).texts
+        decoded = _decode_texts(header)
+        return decoded.code, decoded.texts
     except msgspec.DecodeError:
         return None
 
@@ -118,6 +121,9 @@ class SendFields(SendV2, frozen=True, kw_only=True, gc=False, forbid_unknown_fie
     signature: str | None = field(name="Signature", default=None)
     security_token: str | None = field(name="SecurityToken", default=None)
     ons_channel: str | None = field(name="OnsChannel", default=None)
+    signature_v2: str | None = field(name=SIGNATURE_V2, default=None)
+    signature_nonce: str | None = field(name=NONCE, default=None)
+    signed_at: str | None = field(name=SIGNED_AT, default=None)
 
 
 class SendHeader(FastHeader, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
@@ -164,6 +170,9 @@ class PullFields(Pull, frozen=True, kw_only=True, gc=False, forbid_unknown_field
     signature: str | None = field(name="Signature", default=None)
     security_token: str | None = field(name="SecurityToken", default=None)
     ons_channel: str | None = field(name="OnsChannel", default=None)
+    signature_v2: str | None = field(name=SIGNATURE_V2, default=None)
+    signature_nonce: str | None = field(name=NONCE, default=None)
+    signed_at: str | None = field(name=SIGNED_AT, default=None)
 
 
 class PullHeader(FastHeader, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ from ariane.model.route import MessageQueue
 from ariane.wire.codes import RequestCode
 from ariane.wire.exchange import REQUESTS, ServedBy
 from ariane.wire.fields import Request
-from ariane.wire.requests import clients, messages, offsets, pull, send
+from ariane.wire.requests import brokers, clients, groups, messages, offsets, pull, send
 
 for module in pkgutil.iter_modules(ariane.wire.requests.__path__):
     importlib.import_module(f"ariane.wire.requests.{module.name}")
@@ -51,6 +51,20 @@ CHECKED = clients.ClientCheck(client_id="c", group="g", subscription_data=Subscr
         (pull.LitePull(topic="t", **PULLED), {"topic:t SUB", "group:g SUB"}),
         (pull.PullMessage(topic="%RETRY%g", **PULLED), {"group:g SUB"}),
         (pull.PullMessage(topic="RMQ_SYS_TRACE_TOPIC", **PULLED), {"topic:RMQ_SYS_TRACE_TOPIC SUB", "group:g SUB"}),
+        (pull.PullMessage(topic="%DLQ%g", **PULLED), {"group:g SUB"}),
+        (send.SendMessageV2(topic="%DLQ%g", **SENT), {"group:g SUB"}),
+        (messages.ViewMessage(0), set()),  # type: ignore[arg-type]
+        (clients.GetConsumerConnections("g"), {"group:g SUB"}),
+        (groups.GetConsumeStats("g", "t"), {"group:g SUB", "topic:t ANY"}),
+        (groups.GetConsumeStats("g"), {"group:g SUB"}),
+        (groups.GetConsumeTimeSpans("t", "g"), {"group:g SUB", "topic:t ANY"}),
+        (groups.GetGroupConfig("g"), {"group:g SUB"}),
+        (groups.ListGroupsOfTopic("t"), {"topic:t ANY"}),
+        (offsets.GetCorrectionOffsets(compare_group="g", topic="t"), {"group:g SUB", "topic:t SUB"}),
+        (brokers.GetBrokerStats("TOPIC_PUT_NUMS", "t"), {"topic:t ANY"}),
+        (brokers.GetBrokerStats("GROUP_GET_NUMS", "t@g"), {"topic:t ANY", "group:g SUB"}),
+        (brokers.GetBrokerStats("BROKER_PUT_NUMS", "DefaultCluster"), set()),
+        (messages.QueryConsumeQueue("t", 0, 0, 1, "g"), {"topic:t SUB", "group:g SUB"}),
         (messages.QueryMessages(topic="t", key="k", max_num=1, begin_timestamp=0, end_timestamp=1), {"topic:t SUB"}),
         (clients.Heartbeat(BEATING), {"group:g SUB", "topic:t SUB"}),
         (clients.Heartbeat(clients.HeartbeatData(client_id="c")), set()),
@@ -80,7 +94,7 @@ def test_what_a_request_requires(client_request: Request[Any], required: set[str
     assert not requires_admin(type(client_request))
 
 
-ADMINISTRATORS = {17, 25, 33, 50, 51, 52, 53, 54, 200, 207, 215, 306, 309, 316, 323, 329}
+ADMINISTRATORS = {17, 25, 26, 45, 50, 51, 52, 53, 54, 200, 204, 207, 215, 306, 309, 316, 323, 328, 329}
 
 
 def test_these_requests_are_for_administrators() -> None:

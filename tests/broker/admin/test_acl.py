@@ -85,9 +85,40 @@ async def test_the_list_contains_no_secret(tmp_path: Path) -> None:
         shown = (await client.call(GetAccessRules())).body
     assert shown.global_white_addrs == ["10.1.2.{3,4}", "10.1.3.*"]
     assert shown.plain_access_configs == [
-        Account(access_key="administrator", admin=True),
-        Account(access_key="account-2", default_topic_perm="PUB|SUB", group_perms=["g=SUB"]),
+        Account(access_key="administrator", secret_key="********", admin=True),
+        Account(access_key="account-2", secret_key="********", default_topic_perm="PUB|SUB", group_perms=["g=SUB"]),
     ]
+
+
+@pytest.mark.parametrize("secret", [None, "", "********", "******", "*"])
+async def test_an_account_that_is_sent_back_as_it_was_shown_keeps_its_secret(
+    tmp_path: Path, secret: str | None
+) -> None:
+    """Apache's mqadmin requires -s, and dashboards send every field of their form."""
+    async with broker(tmp_path) as client:
+        shown = (await client.call(GetAccessRules())).body.plain_access_configs[1]
+        await client.call(
+            UpdateAccount(
+                access_key=shown.access_key,
+                secret_key=shown.secret_key if secret is None else secret,
+                admin=True,
+                default_topic_perm=shown.default_topic_perm,
+                topic_perms="t=PUB",
+                group_perms=",".join(shown.group_perms),
+            )
+        )
+        again = (await client.call(GetAccessRules(), "account-2", "secret-of-2")).body.plain_access_configs[1]
+    assert (again.admin, again.topic_perms, again.group_perms) == (True, ["t=PUB"], ["g=SUB"])
+    assert "secret-of-2" in (tmp_path / "plain_acl.yml").read_text()
+
+
+async def test_a_mask_is_no_secret_for_a_new_account(tmp_path: Path) -> None:
+    async with broker(tmp_path) as client:
+        with pytest.raises(RequestFailed, match="account-3 is new") as caught:
+            await client.call(UpdateAccount(access_key="account-3", secret_key="********"))
+        assert caught.value.code == ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
+        await client.call(UpdateAccount(access_key="account-2", secret_key="another-secret", admin=True))
+        await client.call(GetAccessVersion(), "account-2", "another-secret")
 
 
 async def test_the_version_grows_with_each_change(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from ariane.broker.acl.guard import AccessControl
 from ariane.clock import Clock
 from ariane.model.topic import TopicConfig
+from ariane.rpc.signing import Signer
+from ariane.settings import Secret
 from ariane.store.disk import RealDisk
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import request_command
@@ -173,3 +175,61 @@ async def test_a_permission_that_is_taken_away_holds_for_the_next_frame(tmp_path
         assert (await sender.feed(signed))[1].code == 0
         assert access.delete_account("shop-key")
         assert (await sender.feed(signed))[1].code == ResponseCode.NO_PERMISSION
+
+
+# --- signatures of version 2: used up once, on whichever path ---------------------------------------------------------
+
+
+class SigningPeer:
+    def __init__(self, sender: FakeConnection) -> None:
+        self._sender = sender
+        self._signer = Signer("shop-key", Secret("secret-of-shop-key"), Clock().now_ms)
+
+    async def learn(self) -> None:
+        """The first request asks for the challenge."""
+        command = request_command(REQUESTS[0], opaque=1)
+        self._signer.sign(command, self)
+        (response,) = (await self._sender.feed(encode_frame(command))).values()
+        assert response.code == ResponseCode.NO_PERMISSION
+        assert self._signer.learn(self, command, response)
+
+    def frame(self, request: Request[Any], opaque: int) -> bytes:
+        command = request_command(request, opaque=opaque)
+        self._signer.sign(command, self)
+        return encode_frame(command)
+
+
+@pytest.mark.parametrize("request_", [REQUESTS[0], REQUESTS[3], REQUESTS[4]], ids=["send", "batch", "pull"])
+async def test_requests_signed_with_version_2_take_the_fast_path_once(tmp_path: Path, request_: Request[Any]) -> None:
+    async with AsyncExitStack() as stack:
+        sender, access = await opened(stack, tmp_path / "a", fast_path=True)
+        peer = SigningPeer(sender)
+        await peer.learn()
+        assert (await sender.feed(peer.frame(REQUESTS[0], 1)))[1].code == 0, "the first send to a topic checks it"
+        general = sender.general
+        frames = [peer.frame(request_, opaque) for opaque in range(1, 9)]
+        responses = await sender.feed(b"".join(frames))
+        assert sender.general == general
+        assert [responses[opaque].code for opaque in range(1, 9)] == [0] * 8
+        stored = sender.everything_stored()
+        again = await sender.feed(b"".join(frames))
+        assert [again[opaque].code for opaque in range(1, 9)] == [ResponseCode.NO_PERMISSION] * 8
+        assert sender.everything_stored() == stored
+        assert access.signatures.replays == 8
+
+
+async def test_a_frame_that_the_fast_path_leaves_is_admitted_once(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        sender, _ = await opened(stack, tmp_path / "a", fast_path=True)
+        peer = SigningPeer(sender)
+        await peer.learn()
+        await sender.feed(peer.frame(REQUESTS[0], 1))
+        delayed = [peer.frame(REQUESTS[2], opaque) for opaque in (1, 2)]  # verified, then left to the general path
+        plain = peer.frame(REQUESTS[0], 3)
+        responses = await sender.feed(delayed[0] + delayed[1] + plain)
+        assert [responses[opaque].code for opaque in (1, 2, 3)] == [0, 0, 0]
+        for frame in (*delayed, plain):
+            ((_, response),) = (await sender.feed(frame)).items()
+            assert response.code == ResponseCode.NO_PERMISSION
+        (response,) = (await sender.feed(peer.frame(REQUESTS[0], 1))).values()
+        assert response.code == 0

@@ -43,18 +43,32 @@ async def test_a_client_opens_with_an_unresolvable_nameserver() -> None:
         assert instance.client_id.startswith("127.0.0.1@")
 
 
-async def test_every_call_is_signed_when_there_is_an_access_key() -> None:
+async def test_a_server_of_apache_gets_its_own_signatures_one_way_or_not() -> None:
     async with cluster("T") as servers:
+        servers.broker.secret = "12345678"
         wanted = settings(servers, access_key="rocket", secret_key=Secret("12345678"), security_token=Secret("tok"))
         async with Instance.open(wanted) as instance:
             await instance.call(servers.broker.address, Heartbeat(body=HeartbeatData(client_id="c")))
             await instance.oneway(servers.broker.address, GetRunningInfo("g", "c"))
             one_way = (await servers.broker.wait_for_request(RequestCode.GET_CONSUMER_RUNNING_INFO))[0]
-    for command in (servers.broker.received[0], one_way):
+    for command in (servers.broker.received[1], one_way):
         assert command.ext["AccessKey"] == "rocket"
         assert command.ext["SecurityToken"] == "tok"
         assert verify("12345678", command.ext, command.body)
         assert not verify("87654321", command.ext, command.body)
+
+
+async def test_a_server_that_checks_nothing_gets_no_signature() -> None:
+    """It could be recorded there, and replayed at a server that checks."""
+    async with cluster("T") as servers:
+        wanted = settings(servers, access_key="rocket", secret_key=Secret("12345678"))
+        async with Instance.open(wanted) as instance:
+            await instance.oneway(servers.broker.address, GetRunningInfo("g", "c"))
+            await instance.call(servers.broker.address, Heartbeat(body=HeartbeatData(client_id="c")))
+            await servers.broker.wait_for_request(RequestCode.GET_CONSUMER_RUNNING_INFO)
+    for command in servers.broker.received:
+        assert "Signature" not in command.ext
+        assert command.ext["SignatureV2"] == ""
 
 
 async def test_without_an_access_key_nothing_is_signed() -> None:

@@ -28,6 +28,9 @@ from ariane.wire.requests.acl import UpdateAccount
 
 FILE_BYTES_MAX = 1024 * 1024  # some 5,000 accounts; parsing takes a second or so, in a thread
 
+MASK = "********"
+"""What a list of accounts shows for each secret. A tool that sends back what it was shown changes no secret."""
+
 _COMMA = re.compile(r",(?![^{]*\})")
 
 Document: TypeAlias = dict[str, Any]
@@ -75,9 +78,16 @@ def save_document(disk: Disk, path: Path, document: Document) -> None:
 
 
 def with_account(document: Document, change: UpdateAccount, now_ms: int) -> Document:
-    """The document with the fields of `change` applied to the account, which is created if it does not exist."""
+    """The document with the fields of `change` applied to the account, which is created if it does not exist.
+
+    ValueError for a new account whose secret is a mask.
+    """
     accounts = _accounts(document)
     old = next((entry for entry in accounts if entry["accessKey"] == change.access_key), None)
+    if old is None and _is_masked(change.secret_key):
+        raise ValueError(
+            f"account {change.access_key} is new, so there is no secret that {MASK} could stand for: name one"
+        )
     entry = {**(old or {"accessKey": change.access_key}), **_changed_fields(change)}
     others = [entry if other is old else other for other in accounts]
     return _with_next_version({**document, "accounts": others if old is not None else [*others, entry]}, now_ms)
@@ -95,7 +105,7 @@ def with_white_list(document: Document, patterns: list[str], now_ms: int) -> Doc
 def _changed_fields(change: UpdateAccount) -> Document:
     """Requests always contain `admin`; other fields only if they change. Only the white address may be set to empty."""
     texts = {
-        "secretKey": change.secret_key or None,
+        "secretKey": None if _is_masked(change.secret_key) else change.secret_key or None,
         "whiteRemoteAddress": change.white_remote_address,
         "defaultTopicPerm": change.default_topic_perm or None,
         "defaultGroupPerm": change.default_group_perm or None,
@@ -103,6 +113,11 @@ def _changed_fields(change: UpdateAccount) -> Document:
         "groupPerms": None if change.group_perms is None else comma_list(change.group_perms),
     }
     return {"admin": change.admin, **{name: value for name, value in texts.items() if value is not None}}
+
+
+def _is_masked(secret: str | None) -> bool:
+    """Asterisks of any number: tools shorten or lengthen the mask. A real secret of asterisks would be no secret."""
+    return bool(secret) and not (secret or "").strip("*")
 
 
 def comma_list(text: str) -> list[str]:

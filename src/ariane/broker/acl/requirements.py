@@ -1,8 +1,13 @@
 """The permissions that each request requires: on topics and groups, or the administrator role.
 
-A permission on a group covers its retry topic `%RETRY%group`: an account that may consume in a group may also read and
-write its retries. A request that is not listed here requires an administrator, so a new request type is closed until
-its requirements are declared.
+A permission on a group covers its topics `%RETRY%group` and `%DLQ%group`: an account that may consume in a group may
+also read and write its retries and dead letters. The default permissions of an account do not cover system topics and
+groups, because the broker keeps messages of all tenants there: an administrator reads them, or an account that lists
+them by name. A request that is not listed here requires an administrator, so a new request type is closed until its
+requirements are declared.
+
+Where the fields of a request do not name what it touches, or where it lists what there is, any account may send it and
+its handler checks or filters (rights.py).
 
 Apache checks fewer requests; `docs/decisions/access.md` has the differences and the reasons.
 """
@@ -11,8 +16,8 @@ from collections.abc import Callable, Iterator
 from enum import IntFlag
 from typing import Any, NamedTuple, TypeAlias
 
-from ariane.model.ids import RETRY_PREFIX
-from ariane.model.system_topics import TRACE
+from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane.model.system_topics import TRACE, is_closed_group, is_closed_topic
 from ariane.wire import fast_frames
 from ariane.wire.fields import Request
 from ariane.wire.requests import acl, brokers, clients, groups, messages, offsets, pull, send, topics
@@ -31,6 +36,11 @@ class Requirement(NamedTuple):
     name: str
     is_group: bool
     permission: Permission
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the default permission of an account does not apply: the broker's own topics and groups."""
+        return is_closed_group(self.name) if self.is_group else is_closed_topic(self.name)
 
     def __str__(self) -> str:
         return f"{'group' if self.is_group else 'topic'}:{self.name}"
@@ -56,14 +66,24 @@ def manages_accounts(request: type[Request[Any]]) -> bool:
     return request in _ACCOUNTS
 
 
+def on_topic(topic: str, permission: Permission) -> Requirement:
+    """The right on a topic, or on the group that the topic belongs to."""
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if topic.startswith(prefix):
+            return on_group(topic.removeprefix(prefix))
+    return Requirement(topic, False, permission)
+
+
+def on_group(group: str) -> Requirement:
+    return Requirement(group, True, SUB)
+
+
 def _topic(topic: str | None, permission: Permission) -> Requirements:
-    if topic and topic.startswith(RETRY_PREFIX):
-        return _group(topic.removeprefix(RETRY_PREFIX))
-    return iter((Requirement(topic, False, permission),) if topic else ())
+    return iter((on_topic(topic, permission),) if topic else ())
 
 
 def _group(group: str | None) -> Requirements:
-    return iter((Requirement(group, True, SUB),) if group else ())
+    return iter((on_group(group),) if group else ())
 
 
 def _send(request: Any) -> Requirements:
@@ -111,6 +131,35 @@ def _topic_read(request: Any) -> Requirements:
     return _topic(request.topic, SUB)
 
 
+def _queue_entries(request: messages.QueryConsumeQueue) -> Requirements:
+    yield from _topic(request.topic, SUB)
+    yield from _group(request.consumer_group)
+
+
+def _progress(request: groups.GetConsumeStats) -> Requirements:
+    yield from _topic(request.topic, ANY)
+    yield from _group(request.consumer_group)
+
+
+def _time_spans(request: groups.GetConsumeTimeSpans) -> Requirements:
+    yield from _topic(request.topic, ANY)
+    yield from _group(request.group)
+
+
+def _correction(request: offsets.GetCorrectionOffsets) -> Requirements:
+    yield from _topic(request.topic, SUB)
+    yield from _group(request.compare_group)
+
+
+def _statistic(request: brokers.GetBrokerStats) -> Requirements:
+    """Keys are a topic, or topic@group; statistics of the whole broker have its cluster's name."""
+    if request.stats_name.startswith("BROKER_"):
+        return
+    topic, _, group = request.stats_key.partition("@")
+    yield from _topic(topic, ANY)
+    yield from _group(group)
+
+
 def _topic_known(request: Any) -> Requirements:
     return _topic(request.topic, ANY)
 
@@ -119,7 +168,7 @@ def _consumer_group(request: Any) -> Requirements:
     return _group(request.consumer_group)
 
 
-def _send_back(request: send.SendBack) -> Requirements:
+def _named_group(request: Any) -> Requirements:
     return _group(request.group)
 
 
@@ -128,12 +177,12 @@ _REQUIREMENTS: dict[type[Request[Any]], Callable[[Any], Requirements]] = {
     send.SendMessageV2: _send,
     send.SendBatch: _send,
     fast_frames.SendFields: _send,
-    send.SendBack: _send_back,
+    send.SendBack: _named_group,  # and SUB on the message's own topic: groups/retries.py
     pull.PullMessage: _consume,
     pull.LitePull: _consume,
     fast_frames.PullFields: _consume,
     messages.QueryMessages: _topic_read,
-    messages.QueryConsumeQueue: _topic_read,
+    messages.QueryConsumeQueue: _queue_entries,
     clients.Heartbeat: _heartbeat,
     clients.UnregisterClient: _consumer_group,
     clients.GetConsumerIds: _consumer_group,
@@ -150,33 +199,31 @@ _REQUIREMENTS: dict[type[Request[Any]], Callable[[Any], Requirements]] = {
     offsets.GetEarliestStoreTime: _topic_known,
     offsets.ResetOffsets: _consume_as_administrator,
     offsets.GetConsumerStatus: _consume_as_administrator,
+    offsets.GetCorrectionOffsets: _correction,
+    clients.GetConsumerConnections: _consumer_group,
+    groups.GetConsumeStats: _progress,
+    groups.GetConsumeTimeSpans: _time_spans,
+    groups.GetGroupConfig: _named_group,
+    groups.ListGroupsOfTopic: _topic_known,  # shows the groups that the account may see
+    brokers.GetBrokerStats: _statistic,
+    topics.GetTopicConfig: _topic_known,
+    topics.GetTopicStats: _topic_known,
 }
 
-# Names and numbers, no messages. EndTransaction names a commit log offset and a reply returns to the requester: neither
-# names a topic that a permission could be checked on.
 _ANY_ACCOUNT: frozenset[type[Request[Any]]] = frozenset(
     {
-        send.SendReply,
+        # What they touch is known to the handler alone, which checks it.
+        messages.ViewMessage,  # SUB on the message's own topic: admin/messages.py
+        send.EndTransaction,  # PUB on the half message's own topic: transactions/outcomes.py
+        send.SendReply,  # PUB on the topic, unless it is the broker's own for replies: send/reply.py
         send.SendReplyV2,
-        send.EndTransaction,
-        brokers.GetBrokerSettings,
-        clients.GetAllProducers,
-        clients.GetConsumerConnections,
-        clients.GetProducerConnections,
+        # Lists of what the account may see.
         groups.GetBrokerConsumeStats,
-        groups.GetConsumeStats,
-        groups.GetConsumeTimeSpans,
-        groups.GetGroupConfig,
         groups.GetGroupTable,
-        groups.ListGroupsOfTopic,
         offsets.GetAllConsumerOffsets,
-        offsets.GetAllDelayOffsets,
-        offsets.GetCorrectionOffsets,
-        brokers.GetBrokerStats,
-        brokers.GetRuntimeInfo,
-        topics.GetTopicConfig,
-        topics.GetTopicStats,
         topics.GetTopicTable,
+        # The same for everybody: the names of system topics, and figures of the whole broker.
+        brokers.GetRuntimeInfo,
         topics.ListSystemTopicsInBroker,
     }
 )

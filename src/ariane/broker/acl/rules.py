@@ -144,6 +144,7 @@ def _invalid_pattern(text: str) -> ValueError:
 
 KEY_LENGTH_MIN = 7  # for access keys and secrets, as in Apache ("longer than 6")
 
+_DENY = int(Permission.DENY)
 _PERMISSIONS = {
     "DENY": Permission.DENY,
     "PUB": Permission.PUB,
@@ -179,10 +180,17 @@ class Account:
         listed, default = (
             (self.groups, self.default_group) if requirement.is_group else (self.topics, self.default_topic)
         )
-        owned = listed.get(requirement.name, default)
-        if owned & Permission.DENY:
+        owned = listed.get(requirement.name)
+        if owned is None:
+            owned = Permission.DENY if requirement.is_closed else default
+        granted = owned._value_  # as numbers: the operators of a flag take three times as long
+        if granted & _DENY:
             return False
-        return bool(owned) if requirement.permission is Permission.ANY else bool(owned & requirement.permission)
+        return (
+            bool(granted)
+            if requirement.permission is Permission.ANY
+            else bool(granted & requirement.permission._value_)
+        )
 
 
 @dataclass(frozen=True, slots=True)

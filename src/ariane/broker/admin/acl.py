@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ariane.broker.acl.file import comma_list
+from ariane.broker.acl.file import MASK, comma_list
 from ariane.broker.acl.guard import AccessControl
 from ariane.broker.settings import BrokerSettings
 from ariane.errors import RequestFailed, SettingsError
@@ -77,7 +77,7 @@ class AccessHandlers:
         return AccessRulesResponse(
             body=AccessRules(
                 global_white_addrs=list(document.get("globalWhiteRemoteAddresses") or []),
-                plain_access_configs=[_without_secret(entry) for entry in document.get("accounts") or []],
+                plain_access_configs=[_masked(entry) for entry in document.get("accounts") or []],
             )
         )
 
@@ -90,9 +90,13 @@ class AccessHandlers:
         return self.access
 
 
-def _without_secret(entry: dict[str, object]) -> Account:
-    """Apache's response contains the secrets, which only help to impersonate an account."""
-    shown = {name: value for name, value in entry.items() if value and name != "secretKey"}
+def _masked(entry: dict[str, object]) -> Account:
+    """Apache's response contains the secrets, which only help to impersonate an account.
+
+    Here it contains a mask: mqadmin and dashboards require a secret when they change an account, and send back what
+    they were shown.
+    """
+    shown = {name: value for name, value in entry.items() if value} | {"secretKey": MASK}
     return msgspec.convert(shown, Account, strict=False)
 
 

@@ -4,6 +4,9 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from ariane.broker.acl.rights import RightsOf, all_rights
 from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.lag import ConsumeProgress, lag, merge_stats, queue_count
 from ariane.broker.groups.members import Clients
@@ -46,6 +49,7 @@ class GroupHandlers:
     clients: Clients
     progress: ConsumeProgress
     clock: Clock
+    rights_of: RightsOf = all_rights
 
     # --- configuration ----------------------------------------------------------------------------------------------
 
@@ -69,7 +73,10 @@ class GroupHandlers:
 
     @handles(GetGroupTable)
     def table(self, request: GetGroupTable, call: Call) -> GroupTableResponse:
-        return GroupTableResponse(body=self.groups.table())
+        may_see = self.rights_of(call).may_see_group
+        table = self.groups.table()
+        shown = {name: config for name, config in table.subscription_group_table.items() if may_see(name)}
+        return GroupTableResponse(body=replace(table, subscription_group_table=shown))
 
     @handles(GetGroupConfig)
     def config(self, request: GetGroupConfig, call: Call) -> GroupConfigResponse:
@@ -81,7 +88,7 @@ class GroupHandlers:
     @handles(ListGroupsOfTopic)
     def of_topic(self, request: ListGroupsOfTopic, call: Call) -> GroupListResponse:
         names = self.clients.groups_of_topic(request.topic) | self.offsets.groups_of(request.topic)
-        return GroupListResponse(body=GroupList(group_list=sorted(names)))
+        return GroupListResponse(body=GroupList(group_list=sorted(filter(self.rights_of(call).may_see_group, names))))
 
     # --- progress ---------------------------------------------------------------------------------------------------
 
@@ -97,7 +104,7 @@ class GroupHandlers:
     async def all_stats(self, request: GetBrokerConsumeStats, call: Call) -> BrokerConsumeStatsResponse:
         stats_by_group: list[dict[str, list[ConsumeStats]]] = []
         total = 0
-        for group in tuple(self.groups.all()):
+        for group in filter(self.rights_of(call).may_see_group, tuple(self.groups.all())):
             configs = [config for config in self.progress.topics_of(group) if config.order or not request.is_order]
             stats = [await self.progress.of_topic(group, config) for config in configs]
             total += sum(map(lag, stats))

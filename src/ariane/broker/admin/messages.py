@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ariane.broker.acl.rights import RightsOf, all_rights
 from ariane.broker.groups.members import Clients
 from ariane.broker.pull.filters import MessageFilter, filter_of
 from ariane.broker.settings import BrokerSettings
@@ -41,6 +42,7 @@ class MessageHandlers:
     settings: BrokerSettings
     service: StoreService
     clients: Clients
+    rights_of: RightsOf = all_rights
 
     # --- by key and by id -------------------------------------------------------------------------------------------
 
@@ -74,11 +76,13 @@ class MessageHandlers:
     @handles(ViewMessage)
     async def view(self, request: ViewMessage, call: Call) -> MessageResponse:
         record = await self._record(request.offset)
-        if record is None:
+        view = None if record is None else verify(record, 0, check_body_crc=False)
+        if record is None or not isinstance(view, RecordView):
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
                 f"no message starts at offset {request.offset}: it was deleted, or the id belongs to another broker",
             )
+        self.rights_of(call).require_read(view.topic)
         return MessageResponse(body=bytes(record))
 
     async def _record(self, physical: int) -> memoryview | None:

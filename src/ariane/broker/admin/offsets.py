@@ -3,6 +3,7 @@
 import logging
 from dataclasses import dataclass
 
+from ariane.broker.acl.rights import RightsOf, all_rights
 from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.lag import queue_count
 from ariane.broker.groups.members import Clients
@@ -47,6 +48,7 @@ class ConsumerOffsetHandlers:
     topics: Topics
     clients: Clients
     store: MessageStore
+    rights_of: RightsOf = all_rights
 
     @handles(GetConsumerOffset)
     async def query(self, request: GetConsumerOffset, call: Call) -> OffsetResponse:
@@ -110,7 +112,10 @@ class ConsumerOffsetHandlers:
 
     @handles(GetAllConsumerOffsets)
     def all(self, request: GetAllConsumerOffsets, call: Call) -> ConsumerOffsetsResponse:
-        return ConsumerOffsetsResponse(body=ConsumerOffsetTable(offset_table=self.offsets.table()))
+        """Those of groups that the account may see. The keys are topic@group."""
+        may_see = self.rights_of(call).may_see_group
+        table = {key: offsets for key, offsets in self.offsets.table().items() if may_see(key.rpartition("@")[2])}
+        return ConsumerOffsetsResponse(body=ConsumerOffsetTable(offset_table=table))
 
     @handles(GetCorrectionOffsets)
     def correction(self, request: GetCorrectionOffsets, call: Call) -> CorrectionOffsetsResponse:

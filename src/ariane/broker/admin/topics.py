@@ -3,6 +3,9 @@
 import logging
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from ariane.broker.acl.rights import RightsOf, all_rights
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
@@ -49,6 +52,7 @@ class TopicHandlers:
     topics: Topics
     offsets: ConsumerOffsets
     store: MessageStore
+    rights_of: RightsOf = all_rights
 
     @handles(UpdateTopic)
     async def update(self, request: UpdateTopic, call: Call) -> Response:
@@ -82,7 +86,10 @@ class TopicHandlers:
 
     @handles(GetTopicTable)
     def table(self, request: GetTopicTable, call: Call) -> TopicTableResponse:
-        return TopicTableResponse(body=self.topics.table())
+        may_see = self.rights_of(call).may_see_topic
+        table = self.topics.table()
+        shown = {name: config for name, config in table.topic_config_table.items() if may_see(name)}
+        return TopicTableResponse(body=replace(table, topic_config_table=shown))
 
     @handles(GetTopicConfig)
     def config(self, request: GetTopicConfig, call: Call) -> TopicConfigResponse:

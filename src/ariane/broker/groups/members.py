@@ -231,9 +231,11 @@ class Clients:
             default=None,
         )
 
-    def pick_producer(self, group: str) -> Member | None:
-        """One of the group's producers, round robin: any of them can resolve a transaction."""
-        alive = [member for member in self.producers(group) if member.connection.is_open]
+    def pick_producer(self, group: str, is_allowed: Callable[[Connection], bool] = lambda _: True) -> Member | None:
+        """One of the group's producers that are allowed, round robin: any of them can resolve a transaction."""
+        alive = [
+            member for member in self.producers(group) if member.connection.is_open and is_allowed(member.connection)
+        ]
         if not alive:
             return None
         turn = self._round_robin[group] = self._round_robin.get(group, -1) + 1

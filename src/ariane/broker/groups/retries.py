@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ariane.broker.acl.rights import RightsOf, all_rights
 from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.dead_letters import attempts_max, retry_topic, send_back_message
 from ariane.broker.settings import BrokerSettings
@@ -32,16 +33,21 @@ class RetryHandlers:
     groups: Groups
     topics: Topics
     settings: BrokerSettings
+    rights_of: RightsOf = all_rights
 
     @handles(SendBack)
     async def send_back(self, request: SendBack, call: Call) -> Response:
-        """SUCCESS only when the message is stored, durably if so configured: the consumer then drops it."""
+        """SUCCESS only when the message is stored, durably if so configured: the consumer then drops it.
+
+        The account must have the right to read the message where it is: its copy can be read with a right on the group.
+        """
         group = self.groups.find(request.group)
         self._check_writable()
         if group.retry_queue_nums <= 0:  # the group is configured to drop failed messages
             return Response()
         retry_topic(self.topics, group, unit_mode=request.unit_mode)
         record, view = await self._read_message(request.offset)
+        self.rights_of(call).require_read(view.topic)
         client_limit = request.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
         message = send_back_message(
             inbound_message_of(record),

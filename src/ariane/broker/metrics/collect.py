@@ -209,6 +209,12 @@ class MetricsCollector:
         exposition.add(catalog.BOOTED, components.booted_ms / 1000)
         exposition.add(catalog.PARKED_PULLS, len(components.pull_waiters))
         exposition.add(catalog.DISAGREEMENTS, components.clients.disagreements)
+        if components.access is not None:
+            signatures = components.access.signatures
+            exposition.add(catalog.BAD_SIGNATURES, signatures.lockout.failures)
+            exposition.add(catalog.REPLAYS, signatures.replays)
+            for what, count in signatures.lockout.locked().items():
+                exposition.add(catalog.LOCKED, count, what)
 
     def _store(self, exposition: Exposition) -> None:
         components, store = self._components, self._components.store.store

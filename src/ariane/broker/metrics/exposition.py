@@ -177,6 +177,19 @@ SEND_BACKS = _counter(
 )  # fmt: skip
 DELAY_DELIVERIES = _counter("ariane_delay_deliveries_total", "Messages delivered by a delay level.", "level")
 TIMER_DROPPED = _counter("ariane_timer_dropped_total", "Timer messages that could not be delivered.")
+BAD_SIGNATURES = _counter(
+    "ariane_bad_signatures_total", "Requests with a wrong signature or of an unknown account. With access control."
+)
+REPLAYS = _counter(
+    "ariane_replayed_requests_total",
+    "Requests whose signature of version 2 was used before, or was made for another connection. With access control.",
+)
+LOCKED = _gauge(
+    "ariane_access_locked",
+    "Locked now because of too many bad signatures: addresses (what=address), and accounts at one address "
+    "(what=account_at_address). With access control.",
+    "what",
+)
 DISAGREEMENTS = _counter(
     "ariane_subscription_disagreements_total",
     "Heartbeats of members with other subscriptions than another member of their group: messages are missed.",

@@ -11,6 +11,7 @@ stored is a success all the same, as in Apache's broker: the client that waits h
 import logging
 from dataclasses import dataclass
 
+from ariane.broker.acl.rights import RightsOf, all_rights
 from ariane.broker.groups.members import Clients
 from ariane.broker.send.checks import SendChecks, born_host, queue_of
 from ariane.broker.settings import BrokerSettings
@@ -19,6 +20,7 @@ from ariane.clock import Clock
 from ariane.errors import ArianeError, MessageRefused, StoreError
 from ariane.model.ids import QueueOffset
 from ariane.model.message import Property
+from ariane.model.system_topics import reply_topic
 from ariane.rpc.caller import call_peer
 from ariane.rpc.handlers import Call, handles
 from ariane.store.append.draft import Appended
@@ -97,6 +99,7 @@ class ReplyHandlers:
     pusher: ReplyPusher
     store_host: bytes
     """The advertised address as a record holds it."""
+    rights_of: RightsOf = all_rights
 
     @handles(SendReply)
     async def reply(self, request: SendReply, call: Call) -> SendResponse:
@@ -107,6 +110,13 @@ class ReplyHandlers:
         return await self._reply(request, call)
 
     async def _reply(self, request: Send, call: Call) -> SendResponse:
+        """A reply is stored in the topic that it names: in another than the broker's own for replies, that is a send.
+
+        Who may reply is not checked: only a consumer of the request message knows its correlation id, and the client
+        that waits drops a reply without it.
+        """
+        if request.topic != reply_topic(self.settings.cluster):
+            self.rights_of(call).require_publish(request.topic)
         queue_id = queue_of(request, self.checks.destination(request))
         message = self._inbound(request, call, queue_id)
         failure = await self.pusher.push(request, message, call.connection.peer)

@@ -295,6 +295,12 @@ class BrokerSettings:
     acl_enable: bool = setting(
         False, key="aclEnable", doc="Require a signature on every request and check the permissions of its account."
     )
+    acl_require_v2: bool = setting(
+        False,
+        key="aclRequireV2",
+        doc="Refuse Apache's signatures, which can be replayed. Only clients of Ariane sign with version 2, so Java, "
+        "Go and C++ clients are refused.",
+    )
     acl_file: Path = setting(
         Path("conf/plain_acl.yml"),
         key="rocketmq.acl.plain.file",

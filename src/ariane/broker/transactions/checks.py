@@ -14,7 +14,7 @@ will do, because it looks into its own database; they take turns.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -59,17 +59,26 @@ def check_request(message: HalfMessage) -> CheckTransaction:
     )
 
 
+MayBeAsked = Callable[[Connection, str], bool]
+"""Whether the client of a connection may see half messages of a topic."""
+
+
 class CheckRequests:
     """Those of one pass."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, may_be_asked: MayBeAsked) -> None:
         self._clients = clients
+        self._may_be_asked = may_be_asked
         self._not_reading: set[Connection] = set()
         self._undelivered: dict[str, int] = {}
 
     async def send(self, message: HalfMessage) -> None:
-        """To one connected producer. When there is none, the next pass tries again."""
-        member = self._clients.pick_producer(message.producer_group)
+        """To one connected producer that may publish to the message's topic. When there is none, the next pass tries
+        again. Anybody can send a heartbeat as a producer of any group, so the group alone proves nothing."""
+        topic = message.real_topic
+        member = self._clients.pick_producer(
+            message.producer_group, lambda connection: self._may_be_asked(connection, topic)
+        )
         if member is None or not await self._send(member.connection, message):
             self._undelivered[message.producer_group] = self._undelivered.get(message.producer_group, 0) + 1
 
@@ -117,6 +126,7 @@ class TransactionChecks:
         topics: Topics,
         offsets: ConsumerOffsets,
         clock: Clock,
+        may_be_asked: MayBeAsked = lambda connection, topic: True,
     ) -> None:
         self._transactions = transactions
         self._service = service
@@ -125,6 +135,7 @@ class TransactionChecks:
         self._offsets = offsets
         self._clock = clock
         self._clients = clients
+        self._may_be_asked = may_be_asked
 
     @classmethod
     @asynccontextmanager
@@ -137,9 +148,10 @@ class TransactionChecks:
         topics: Topics,
         offsets: ConsumerOffsets,
         clock: Clock,
+        may_be_asked: MayBeAsked = lambda connection, topic: True,
     ) -> AsyncIterator["TransactionChecks"]:
         """Runs a pass every `transactionCheckInterval` while the body runs. On a master only."""
-        checks = cls(transactions, service, settings, clients, topics, offsets, clock)
+        checks = cls(transactions, service, settings, clients, topics, offsets, clock, may_be_asked)
         interval_s = settings.transaction_check_interval_s
         async with background(partial(every, clock, interval_s, checks.run_pass, interval_s)):
             yield checks
@@ -149,7 +161,7 @@ class TransactionChecks:
         queue, waiting = self._transactions.queue, self._transactions.open
         waiting.skip_to(queue.begin)
         end = queue.end
-        requests = CheckRequests(self._clients)
+        requests = CheckRequests(self._clients, self._may_be_asked)
         try:
             await self._walk(end, requests)
         except (StoreError, OSError) as error:  # the next pass finds what waits

@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ariane.broker.acl.rights import EVERYTHING, Rights, RightsOf, all_rights
 from ariane.broker.coalescer import Coalescer, Sink
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord, op_message, real, real_to_defer, reopened
@@ -92,15 +93,17 @@ class Transactions:
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
-    def judged(self, request: EndTransaction, record: memoryview | None) -> Outcome | None:
+    def judged(self, request: EndTransaction, record: memoryview | None, rights: Rights = EVERYTHING) -> Outcome | None:
         """What a producer's outcome asks to be written: nothing for "unknown", and for one that was sent before.
 
-        `record` is the record at the offset that the outcome names. RequestFailed when it does not fit.
+        `record` is the record at the offset that the outcome names. RequestFailed when it does not fit, or when the
+        account may not publish to the message's own topic.
         """
         decision = _decision(request.commit_or_rollback)
         if decision is Decision.UNKNOWN:
             return None
         half = _half_record_of(request, record)
+        rights.require_publish(half.real_topic)
         newest = self.open.newest(half.first_offset)
         if newest is not None:
             return Outcome(half, newest, decision)
@@ -271,12 +274,14 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
         self._enqueued: set[int] = set()  # first offsets of the transactions
         transactions.before_others(self._coalescer.flush)
 
-    def enqueue(self, request: EndTransaction, call: Call, record: memoryview | None) -> bool:
+    def enqueue(
+        self, request: EndTransaction, call: Call, record: memoryview | None, rights: Rights = EVERYTHING
+    ) -> bool:
         """Whether there is something to write; RequestFailed when the outcome does not fit the half message."""
-        outcome = self._transactions.judged(request, record)
+        outcome = self._transactions.judged(request, record, rights)
         if outcome is not None and outcome.half.first_offset in self._enqueued:
             self._coalescer.flush()  # the first outcome of this iteration is final, or was not accepted
-            outcome = self._transactions.judged(request, record)
+            outcome = self._transactions.judged(request, record, rights)
         if outcome is None:
             return False
         self._enqueued.add(outcome.half.first_offset)
@@ -340,6 +345,7 @@ class TransactionHandlers:
     transactions: Transactions
     store: MessageStore
     writer: MessageWriter
+    rights_of: RightsOf = all_rights
     _outcomes: OutcomeSink = field(init=False)
 
     def __post_init__(self) -> None:
@@ -357,7 +363,7 @@ class TransactionHandlers:
 
     def _end(self, request: EndTransaction, call: Call, record: memoryview | None) -> Response | Deferred:
         try:
-            return DEFERRED if self._outcomes.enqueue(request, call, record) else Response()
+            return DEFERRED if self._outcomes.enqueue(request, call, record, self.rights_of(call)) else Response()
         except RequestFailed as error:
             log_refused(request, call, error.remark)
             raise

@@ -1,20 +1,18 @@
-"""Client identity: the client id `ip@instance[@unit]`, by which brokers distinguish group members, and the signature.
+"""Client identity: the client id `ip@instance[@unit]`, by which brokers distinguish group members, and its signer.
 
-The access signature is on everything that a client sends, one-way calls and heartbeats included.
+What a client sends is signed as the server needs it (rpc/signing.py), one-way calls and heartbeats included.
 """
 
 import asyncio
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from ariane.client.settings import ClientSettings
 from ariane.model.address import Address
-from ariane.settings import Secret
-from ariane.wire.frame import Command
-from ariane.wire.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content_to_sign, sign
+from ariane.rpc.signing import Signer
 
 _LOOPBACK = "127.0.0.1"
 
@@ -55,25 +53,8 @@ def _source_address(infos: Sequence[tuple[int, int, int, str, tuple[object, ...]
         return str(probe.getsockname()[0])
 
 
-class Signer:
-    """Signs requests with an access key and a secret key (RocketMQ's ACL)."""
-
-    def __init__(self, access_key: str, secret_key: Secret, security_token: Secret | None = None) -> None:
-        self._access_key = access_key
-        self._secret_key = secret_key
-        self._security_token = security_token
-
-    @classmethod
-    def of(cls, settings: ClientSettings) -> "Signer | None":
-        """None for a client without an access key."""
-        if settings.access_key is None or settings.secret_key is None:
-            return None
-        return cls(settings.access_key, settings.secret_key, settings.security_token)
-
-    def sign(self, command: Command) -> None:
-        """Adds the access key, and the signature over all header fields and the body."""
-        ext = command.ext | {ACCESS_KEY: self._access_key}
-        if self._security_token is not None:
-            ext[SECURITY_TOKEN] = self._security_token.reveal()
-        content = content_to_sign(ext, command.body, with_unique_key_query=False)
-        command.ext_texts = ext | {SIGNATURE: sign(self._secret_key.reveal(), content)}
+def signer_of(settings: ClientSettings, now_ms: Callable[[], int]) -> Signer | None:
+    """None for a client without an access key."""
+    if settings.access_key is None or settings.secret_key is None:
+        return None
+    return Signer(settings.access_key, settings.secret_key, now_ms, settings.security_token)

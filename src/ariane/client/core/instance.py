@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ariane.client.core.heartbeats import Heartbeats
-from ariane.client.core.identity import Signer, client_id, client_ip
+from ariane.client.core.identity import client_id, client_ip, signer_of
 from ariane.client.core.lifecycle import RegisteredClients, RegisteredConsumer, RegisteredProducer
 from ariane.client.core.routes import Nameservers, Routes
 from ariane.client.settings import ClientSettings, ClientTlsSettings
@@ -27,8 +27,10 @@ from ariane.model.address import Address
 from ariane.model.ids import QueueOffset
 from ariane.model.message import Property, StoredMessage
 from ariane.model.route import MASTER_ID, BrokerData, MessageQueue
+from ariane.model.topic import AUTO_CREATE_TEMPLATE
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import Call, HandlerTable, handles
+from ariane.rpc.signing import Signer
 from ariane.transport.connection import Connection
 from ariane.transport.pool import Pool
 from ariane.transport.tls import client_context
@@ -51,6 +53,7 @@ from ariane.wire.requests.offsets import (
     ConsumerStatus,
     ConsumerStatusResponse,
     GetClientStatus,
+    GetMaxOffset,
     OffsetList,
     ResetClientOffset,
 )
@@ -180,6 +183,10 @@ def _unknown(kind: str, group: str) -> RequestFailed:
 A = TypeVar("A", bound=Response)
 
 _VIP_PORT_BELOW = 2
+_SIGNINGS_MAX = 3
+"""Unsigned; then as the server needs it; and once more if the clocks differ."""
+_PROBE = GetMaxOffset(AUTO_CREATE_TEMPLATE, 0)
+"""Every broker answers it: of Apache's, too."""
 
 
 class _Forks:
@@ -218,7 +225,7 @@ class Instance:
         self.routes = Routes(self.nameservers, clock)
         self._heartbeats = Heartbeats(self.client_id, self, self.routes, self.clients)
         self._pool = pool
-        self._signer = Signer.of(settings)
+        self._signer = signer_of(settings, clock.now_ms)
         self._pid = os.getpid()
         self._forks = _forks.count
         self._closed = False
@@ -257,7 +264,21 @@ class Instance:
     async def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
         """The response; RequestFailed if the peer refuses, TransportError if it is unreachable or does not respond."""
         command = self._command(request, oneway=False)
-        return read_response(request, await self._pool.call(address, command, timeout_s))
+        if self._signer is None:
+            return read_response(request, await self._pool.call(address, command, timeout_s))
+        return read_response(request, await self._call_signed(self._signer, address, command, timeout_s))
+
+    async def _call_signed(self, signer: Signer, address: str, command: Command, timeout_s: float | None) -> Command:
+        """Signs as the server needs it: the response to the first request on a connection tells, and refuses it."""
+        timeout_s = self.settings.transport.call_timeout_s if timeout_s is None else timeout_s
+        deadline = self.clock.monotonic() + timeout_s
+        connection = self._pool.ready(address) or await self._pool.connection(address, timeout_s)
+        for _ in range(_SIGNINGS_MAX):
+            signer.sign(command, connection)
+            response = await connection.call(command, max(0.0, deadline - self.clock.monotonic()))
+            if not signer.learn(connection, command, response):
+                break
+        return response
 
     def ready(self, address: str) -> Connection | None:
         """The connection to `address`, for `call_with_frame`: None while it is not open, or if requests are signed."""
@@ -270,14 +291,20 @@ class Instance:
         return None if address is None else self.ready(self.send_address(address))
 
     async def oneway(self, address: str, request: Request[Any]) -> None:
-        await self._pool.send(address, self._command(request, oneway=True))
+        command = self._command(request, oneway=True)
+        if self._signer is None:
+            await self._pool.send(address, command)
+            return
+        connection = await self._pool.connection(address)
+        if not self._signer.is_known(connection):
+            # There is no response that could say how to sign it, so another request asks first.
+            await self._call_signed(self._signer, address, request_command(_PROBE, opaque=0), None)
+        self._signer.sign(command, connection)
+        await connection.send(command)
 
     def _command(self, request: Request[Any], *, oneway: bool) -> Command:
         self.check_usable()
-        command = request_command(request, opaque=0, oneway=oneway)
-        if self._signer is not None:
-            self._signer.sign(command)
-        return command
+        return request_command(request, opaque=0, oneway=oneway)
 
     def check_usable(self) -> None:
         if self._closed:

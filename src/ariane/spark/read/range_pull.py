@@ -158,21 +158,21 @@ class RangePull:
             self._ahead += count
         if pulls:
             opaques = connection.next_opaques(len(pulls))
-            frames = [self._frame(opaque, *pull) for opaque, pull in zip(opaques, pulls, strict=True)]
+            frames = [self._frame(connection, opaque, *pull) for opaque, pull in zip(opaques, pulls, strict=True)]
             connection.send_frames(opaques, frames)
             sent = zip(opaques, pulls, strict=True)
             self._pending.extend(_PendingPull(opaque, offset, is_alone) for opaque, (offset, _) in sent)
 
-    def _frame(self, opaque: int, offset: int, count: int) -> bytes:
+    def _frame(self, connection: BlockingConnection, opaque: int, offset: int, count: int) -> bytes:
         """The request, from the template for this count; a signed one is encoded each time."""
-        if not self._cluster.calls.signs:
+        if not self._cluster.calls.signs(connection):
             template = self._templates.get(count)
             if template is None:
                 template = self._templates[count] = PullTemplate(self._request(offset, count))
             frame = template.frame(opaque, offset, _FLAGS, 0)
             if frame is not None:
                 return frame
-        command = self._cluster.calls.command(self._request(offset, count))
+        command = self._cluster.calls.command(self._request(offset, count), connection)
         command.opaque = opaque
         return encode_frame(command)
 

@@ -343,7 +343,7 @@ class TaskSender:
         for batch in batches:
             request = batch.request(self._options.group)
             posted.requests.append(request)
-            posted.opaques.append(posted.connection.send(calls.command(request)))
+            posted.opaques.append(posted.connection.send(calls.command(request, posted.connection)))
         return posted
 
     def _receive(self) -> None:
