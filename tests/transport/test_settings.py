@@ -13,7 +13,7 @@ CERTIFICATE, KEY = Path("server.pem"), Path("server.key")
 def test_the_defaults_are_within_the_security_checklist() -> None:
     settings = TransportSettings()
     assert settings.frame_bytes_max == 16 * 1024 * 1024
-    assert settings.header_bytes_max == 64 * 1024
+    assert settings.header_bytes_max == 256 * 1024
     assert (settings.first_frame_timeout_s, settings.frame_timeout_s, settings.idle_timeout_s) == (5, 10, 120)
     assert settings.write_buffer_bytes_max == 4 * 1024 * 1024
 

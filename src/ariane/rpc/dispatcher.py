@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ariane.rpc.failures import failure, unsupported
+from ariane.rpc.failures import excessive, failure, unsupported
 from ariane.rpc.handlers import Call, Deferred, Encoded, HandlerResult, HandlerTable, encode_result
 from ariane.transport.connection import Connection, FastPath, ReceiveResult
 from ariane.wire.exchange import read_request
@@ -76,6 +76,8 @@ class Dispatcher:
         route = self._table.get(command.code)
         if route is None:
             return encode_result(command, unsupported(command.code))
+        if command.excess is not None:
+            return encode_result(command, excessive(connection, command))
         try:
             request = read_request(route.declaration, command)
             if self._guard is not None:

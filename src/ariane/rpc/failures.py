@@ -40,6 +40,17 @@ def failure(connection: Connection, command: Command, error: Exception) -> Respo
     )
 
 
+_SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
+
+
+def excessive(connection: Connection, command: Command) -> Response:
+    """The response to a request whose header exceeds a limit. For a send this code says: do not try again."""
+    context = {"peer": connection.peer, "request": request_name(command.code), "reason": command.excess}
+    log.warning("request refused", extra=context)
+    code = ResponseCode.MESSAGE_ILLEGAL if command.code in _SENDS else ResponseCode.SYSTEM_ERROR
+    return Response(code=code, remark=command.excess)
+
+
 def unsupported(code: int) -> Response:
     return Response(
         code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request {request_name(code)} is not served here"

@@ -51,7 +51,7 @@ class StoreSettings:
         key="maxMessageSize",
         minimum=1 * KiB,
         maximum=15 * MiB,
-        doc="Largest record: body, topic, properties and 91 bytes of fields. A frame holds 16 MiB.",
+        doc="Largest body of a message, or of a batch as it is sent. A frame holds 16 MiB.",
     )
     seal_records: bool = setting(
         False,

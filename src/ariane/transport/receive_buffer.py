@@ -81,7 +81,7 @@ class ReceiveBuffer:
             return None
         length, word = _PREFIX.unpack_from(view, begin)
         header_length = word & 0xFFFFFF
-        if not (_LENGTH_MIN + header_length <= length <= self._length_max and header_length <= self._header_max):
+        if not _LENGTH_MIN + header_length <= length <= self._length_max:
             self._raise_if_invalid()
         end = begin + _LENGTH_BYTES + length
         if end > self._end:
@@ -89,7 +89,8 @@ class ReceiveBuffer:
         header_at = begin + _PREFIX_BYTES
         body_at = header_at + header_length
         self._begin = end
-        return ReceivedFrame(decode_header(word >> 24, bytes(view[header_at:body_at]), b""), Span(view, body_at, end))
+        command = decode_header(word >> 24, bytes(view[header_at:body_at]), b"", self._header_max)
+        return ReceivedFrame(command, Span(view, body_at, end))
 
     def _raise_if_invalid(self) -> None:
         """FrameError when the bytes cannot begin a frame. FrameDecoder raises it, so there is one set of messages."""

@@ -21,11 +21,12 @@ class TransportSettings:
         "above it.",
     )
     header_bytes_max: int = setting(
-        64 * KiB,
+        256 * KiB,
         minimum=1 * KiB,
         maximum=1 * MiB,
-        doc="Longest frame header. A header is parsed before the peer is authenticated, so the limit is small; "
-        "the largest headers that clients send hold the properties of a message, at most 32 KiB.",
+        doc="Longest header of a request whose fields are read; a longer one, up to the frame's limit, is answered "
+        "with an error code. A header is parsed before the peer is authenticated, so the limit is small; the largest "
+        "that clients send hold the properties of a message, 32 KiB, which JSON escapes to at most 192 KiB.",
     )
     first_frame_timeout_s: float = setting(
         5.0,

@@ -21,7 +21,7 @@ from msgspec import field
 from ariane.wire.codes import Serialization
 from ariane.wire.exchange import request_command
 from ariane.wire.fields import Int32, Request
-from ariane.wire.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, SURELY_WITHIN_LIMITS, FrameLimits, encode_json_header
+from ariane.wire.frame import FRAME_BYTES_MAX, SURELY_WITHIN_LIMITS, FrameLimits, encode_json_header
 from ariane.wire.requests.pull import Pull
 from ariane.wire.requests.send import Send, SendV2
 from ariane.wire.signature import NONCE, SIGNATURE_V2, SIGNED_AT
@@ -234,6 +234,6 @@ def frame_of(header: bytes, body: bytes = b"") -> bytes | None:
 def frame_of_pieces(header: bytes, body: list[bytes], body_bytes: int) -> bytes | None:
     """The same for a body in pieces of so many bytes: a body of many messages is copied once, and not twice."""
     length = 4 + len(header) + body_bytes
-    if len(header) > HEADER_BYTES_MAX or length + 4 > FRAME_BYTES_MAX:
+    if length + 4 > FRAME_BYTES_MAX:
         return None
     return b"".join([_pack_prefix(length, _KIND | len(header)), header, *body])

@@ -90,6 +90,10 @@ def from_json(kind: type[S], raw: bytes | msgspec.Raw) -> S:
 
 
 _STRINGS: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
+_SCALARS: msgspec.json.Decoder[dict[str, str | int | bool | None]] = msgspec.json.Decoder(
+    dict[str, str | int | bool | None]
+)
+"""Numbers and booleans come from Node, C++ and Lua; without this, their long headers would be read in Python."""
 
 
 def ext_from_json(raw: bytes | msgspec.Raw) -> dict[str, str]:
@@ -99,14 +103,21 @@ def ext_from_json(raw: bytes | msgspec.Raw) -> dict[str, str]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        parsed = fastjson.parse(bytes(raw))
-    except BodyError as error:
-        raise HeaderError(f"extFields is not readable: {error}") from error
+        parsed: object = _SCALARS.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        parsed = _parsed(raw)
     if parsed is None:
         return {}
     if not isinstance(parsed, dict):
         raise HeaderError(f"extFields must be an object, got {type(parsed).__name__}")
     return {str(name): _text(value) for name, value in parsed.items() if value is not None}
+
+
+def _parsed(raw: bytes | msgspec.Raw) -> object:
+    try:
+        return fastjson.parse(bytes(raw), values_max=fastjson.HEADER_VALUES_MAX)
+    except BodyError as error:
+        raise HeaderError(f"extFields is not readable: {error}") from error
 
 
 def _coerced(kind: type[S], ext: dict[str, str]) -> S:

@@ -209,7 +209,8 @@ async def test_an_empty_body_is_refused(tmp_path: Path) -> None:
 
 async def test_a_message_that_is_too_large_is_refused_with_size_limit_and_key(tmp_path: Path) -> None:
     async with in_process_broker(tmp_path, store={"max_message_bytes": 2000}) as broker:
-        remark = await refusal(broker, code=ResponseCode.MESSAGE_ILLEGAL, body=bytes(2000))
+        await broker.call(a_send(bytes(2000), {"KEYS": "k" * 500}))
+        remark = await refusal(broker, code=ResponseCode.MESSAGE_ILLEGAL, body=bytes(2001))
         assert "at most 2000" in remark
         assert "maxMessageSize" in remark
 

@@ -100,6 +100,9 @@ async def test_a_body_that_is_no_batch_is_refused_with_the_place(tmp_path: Path)
 async def test_a_batch_above_the_limit_is_refused_whole(tmp_path: Path) -> None:
     async with in_process_broker(tmp_path, store={"max_message_bytes": 2000}) as broker:
         assert "maxMessageSize" in await refusal(broker, a_batch(item(bytes(1500)), item(bytes(1500))))
+        body = encode_batch([item(b"x")] * 200)[:2000]
+        fits = encode_batch([item(b"x")] * (len(body) // len(encode_batch([item(b"x")]))))
+        assert len((await broker.call(a_batch(body=fits))).msg_id.split(",")) == 86  # their records are larger, in sum
 
 
 async def test_properties_of_a_batch_that_are_no_text_are_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF, TRANS_OP
 from ariane.testing import FakeClock
 from ariane.wire.codes import HeaderFlag, ResponseCode
 from ariane.wire.message_id import offset_message_id
+from ariane.wire.properties import PROPERTIES_BYTES_MAX, encode_properties
 from ariane.wire.record.read import decode
 from ariane.wire.requests.send import CheckTransaction, Decision, ResumeTransactionChecks
 from tests.broker.transaction_fixtures import (
@@ -267,14 +268,17 @@ async def test_an_ordinary_message_cannot_be_made_a_half_message() -> None:
 
 
 async def test_a_message_too_large_for_a_copy_is_asked_about_where_it_is() -> None:
-    async with transaction_broker(store={"max_message_bytes": 1000}) as broker, peer(broker) as producer:
-        sent = await producer.send_half(bytes(725))
+    """Its properties are as long as properties may be, and a copy has one more."""
+    async with transaction_broker() as broker, peer(broker) as producer:
+        await producer.end(await producer.send_half(b"probe", filling="x"), ROLLBACK)
+        room = PROPERTIES_BYTES_MAX - len(encode_properties(broker.messages(TRANS_HALF)[0].properties))
+        sent = await producer.send_half(b"large", filling="x" * (room + 1))
         for _ in range(2):
             await broker.run_pass()
             check_request = await producer.next_request(CheckTransaction)
             assert check_request.commit_log_offset == int(sent.msg_id[-16:], 16)
         await producer.end_checked(check_request, COMMIT)
-        assert broker.bodies() == [bytes(725)]
+        assert broker.bodies() == [b"large"]
 
 
 async def test_a_full_disk_ends_the_round_and_the_next_one_goes_on() -> None:

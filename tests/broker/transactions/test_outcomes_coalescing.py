@@ -113,13 +113,13 @@ async def test_an_outcome_that_does_not_fit_costs_no_other_of_its_chunk() -> Non
 
 
 async def test_a_real_message_that_is_refused_gets_no_op_message_and_stays_open() -> None:
-    """Its topic's name is longer than that of the half messages, and so is its record."""
+    """Its topic's name is longer than that of the half messages, and so is its record, which no file can hold then."""
     topic = "a-topic-with-a-name-that-is-much-longer-than-that-of-the-half-messages"
-    async with transaction_broker(store={"max_message_bytes": 2000}) as broker, peer(broker) as producer:
+    async with transaction_broker() as broker, peer(broker) as producer:
         broker.topics.ensure(topic, 4)
         request = replace(half_send(bytes(1)), topic=topic)
         (probe,) = await together(producer, request)
-        room = 2000 - broker.messages(TRANS_HALF)[0].stored_size
+        room = broker.store.components.commit_log.room_max - broker.messages(TRANS_HALF)[0].stored_size
         large = replace(request, body=bytes(1 + room))
         (response,) = await together(producer, large)
         sent = read_response(large, response)

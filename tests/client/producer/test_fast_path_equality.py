@@ -14,7 +14,7 @@ from ariane.model.ids import QueueOffset
 from ariane.model.message import Message
 from ariane.model.route import MessageQueue
 from ariane.wire.exchange import request_command
-from ariane.wire.frame import encode_frame
+from ariane.wire.frame import FRAME_BYTES_MAX, encode_frame
 from ariane.wire.requests.pull import PullMessage
 
 SETTINGS = ProducerSettings(group="pg")
@@ -122,7 +122,7 @@ def test_a_send_from_the_template_equals_that_of_the_general_path(
 
 def test_a_send_too_large_for_a_frame_is_left_to_the_general_path() -> None:
     queue = MessageQueue(topic="orders", broker_name="a", queue_id=3)
-    assert SendTemplate(queue, SETTINGS, unit_mode=False).frame(1, 1, "\x01" * 20_000, b"x") is None
+    assert SendTemplate(queue, SETTINGS, unit_mode=False).frame(1, 1, "", bytes(FRAME_BYTES_MAX)) is None
 
 
 @given(st.integers(1, 2**31 - 1), st.integers(0, 2**62), st.integers(0, 31), st.integers(0, 2**62))

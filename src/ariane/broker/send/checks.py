@@ -15,7 +15,7 @@ from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.clock import Clock
-from ariane.errors import RequestFailed
+from ariane.errors import MessageRefused, RequestFailed
 from ariane.model.address import Address
 from ariane.model.ids import topic_name_problem
 from ariane.model.message import HostPort
@@ -37,6 +37,8 @@ class SendChecks:
         self._topics = topics
         self._clock = clock
         self._passed: dict[str, TopicConfig] = {}
+        self.batch_bytes_max = settings.store.max_message_bytes
+        """Of a batch as it is sent, as at Apache's broker. The store has the same limit for each message's body."""
         topics.on_change(self._forget)
 
     def admit(self) -> None:
@@ -55,6 +57,13 @@ class SendChecks:
         """The topic to write to, created if need be; RequestFailed when it may not be written."""
         self.admit()
         return self._passed.get(request.topic) or self._pass(request)
+
+    def check_batch(self, body: bytes) -> None:
+        if len(body) > self.batch_bytes_max:
+            raise MessageRefused(
+                f"a batch of {len(body)} bytes, at most {self.batch_bytes_max} are taken: split it or raise "
+                "maxMessageSize"
+            )
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Calls `listener` when topics change, so that what has passed must be checked again."""

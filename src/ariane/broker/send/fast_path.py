@@ -133,7 +133,7 @@ class SendFastPath:
         self, connection: Connection, opaque: int, fields: Send, entry: TopicEntry, host: bytes, body: memoryview
     ) -> bool:
         options = self._options(fields.properties)
-        if options is None:
+        if options is None or len(body) > self._checks.batch_bytes_max:
             return False
         batch = PendingBatch(opaque, *options, fields, fields.sys_flag | entry.sys_flag, host, body)
         kind = BatchKind(entry.topic, uniform_sizes_of(body), len(host))

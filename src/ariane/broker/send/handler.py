@@ -219,6 +219,7 @@ class SendHandlers:
 
     def _send_batch(self, request: Send, call: Call, entry: TopicEntry, queue_id: int) -> Sent:
         """One append for each batch, message by message: the fast path is tested against it."""
+        self.checks.check_batch(request.body)
         sys_flag = request.sys_flag | entry.sys_flag
         batch = draft_batch(request, queue_id, sys_flag, born_host(call.connection.peer))
         appended = self.writer.append_batch(batch)

@@ -224,6 +224,7 @@ class Appender:
         """A new queue, a full file, a field out of its range. Returns the write to go on with."""
         size = record_bytes(draft, len(draft.topic), len(self._store_host))
         try:
+            self._check_body(draft.body)
             self._check_size(size)
             if pending.offset + size > pending.end:
                 self._write(pending, outcomes)
@@ -237,12 +238,20 @@ class Appender:
             outcomes[number] = MessageRefused(str(error))
         return pending
 
+    def _check_body(self, body: bytes) -> None:
+        if len(body) > self._max_message_bytes:
+            raise MessageRefused(
+                f"a body of {len(body)} bytes, at most {self._max_message_bytes} are taken: send less or raise "
+                "maxMessageSize"
+            )
+
     def _check_size(self, size: int) -> None:
-        limit = min(self._max_message_bytes, self._log.room_max)
+        """A record must fit one file. What it has beside its body has limits of its own, below Apache's 64 KiB."""
+        limit = self._log.room_max
         if size > limit:
             raise MessageRefused(
-                f"{size} bytes with topic, properties and fields, at most {limit} are taken: send less or raise "
-                "maxMessageSize, which must stay below mappedFileSizeCommitLog"
+                f"{size} bytes with topic, properties and fields, at most {limit} fit a file of the log: send less or "
+                "raise mappedFileSizeCommitLog"
             )
 
     def _add(self, pending: PendingWrite, number: int, draft: Draft) -> None:
@@ -271,6 +280,7 @@ class Appender:
         try:
             pending = self._pending_for(total)
             for number, draft in enumerate(drafts):
+                self._check_body(draft.body)
                 self._add(pending, number, draft)
             self._write(pending, outcomes)
         except StoreError as error:
@@ -289,7 +299,7 @@ class Appender:
         return self._new_pending()
 
     def append_batch(self, batch: DraftBatch) -> AppendedBatch | StoreError:
-        """A client's batch, at least one message: in one file, and all or none."""
+        """A client's batch, at least one message: in one file, and all or none. The caller has checked its size."""
         try:
             if not self._with_checksum:
                 return self._append_batch(batch)
@@ -334,9 +344,8 @@ class Appender:
         if not self._with_checksum and not drafts.are_few:
             self._begin(())
             parts = self._log, self._queues, self._dispatcher
-            limit = min(self._max_message_bytes, self._log.room_max)
             with suppress(StoreError, RecordError):  # nothing has changed; one by one each gets its own error
-                together = append_batches(drafts, *parts, self._store_host, self.timestamp_ms, limit)
+                together = append_batches(drafts, *parts, self._store_host, self.timestamp_ms)
         return [self.append_batch(batch) for batch in drafts.each()] if together is None else [*together]
 
 

@@ -33,19 +33,18 @@ def append_batches(
     dispatcher: Dispatcher,
     store_host: bytes,
     timestamp_ms: int,
-    batch_bytes_max: int,
 ) -> list[AppendedBatch] | None:
     """The result of each batch; None, and nothing has changed, when they have to be appended one by one.
 
-    That is when all together do not fit the active file, or are larger than one may be. RecordError when a field is out
-    of its range, StoreError when the log cannot be written: nothing has changed then, either.
+    That is when all together do not fit the active file. RecordError when a field is out of its range, StoreError when
+    the log cannot be written: nothing has changed then, either.
     """
     targets = _targets(drafts, queues)
     records = BatchRecords(
         drafts.items, drafts.plans, drafts.properties_end, targets[0].queue.topic_part[1:], store_host, timestamp_ms
     )
     ends = records.sizes.cumsum()
-    if ends[-1] > min(log.room(), batch_bytes_max):
+    if ends[-1] > log.room():
         return None
     ends += log.max_offset
     physical = ends - records.sizes

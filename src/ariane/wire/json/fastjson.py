@@ -297,6 +297,8 @@ Key: TypeAlias = str | int | ObjectKey
 
 DEPTH_MAX: Final = 32  # the deepest body of RocketMQ nests seven levels
 SIZE_MAX: Final = 16 * 1024 * 1024  # no frame carries more
+HEADER_VALUES_MAX: Final = 1024
+"""Keys and values of a frame's header, which has at most 256 fields: it is parsed before the peer is authenticated."""
 _KEY_MEMBERS_MAX: Final = 16  # a message queue has 3; the whole key is hashed at each use
 # Queues and brokers have integer keys. A peer can choose integers that collide in a Python dict, because the hash of an
 # integer is the integer (strings are hashed with a secret): the limit keeps such an object cheap.
@@ -314,7 +316,6 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _COLON = re.compile(r"[ \t\r\n\f\b]*+:")
-_ANY_ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _MARKS: Final = b"{}[]\"'"
 _NO_MARKS: Final = bytes(byte for byte in range(256) if byte not in _MARKS)
 _ONE_KIND_OF_BRACKET: Final = bytes.maketrans(b"{}", b"[]")
@@ -329,18 +330,19 @@ def check_depth(data: bytes, limit: int, error: type[WireError] = BodyError) -> 
     if data.count(b"{") + data.count(b"[") <= limit:
         return
     # Escapes occur only in strings; an empty string and two adjacent strings both appear as two consecutive quotes.
-    marks = _ANY_ESCAPE.sub(b"", data).translate(_ONE_KIND_OF_BRACKET, _NO_MARKS).replace(b'""', b"")
+    escaped = data.replace(rb"\\", b"").replace(rb"\"", b"").replace(rb"\'", b"")  # 20 times as fast as an expression
+    marks = escaped.translate(_ONE_KIND_OF_BRACKET, _NO_MARKS).replace(b'""', b"")
     brackets = _STRING.sub(b"", marks)
     for _ in range(limit):
-        if b"[]" not in brackets:
+        if b"[]" not in brackets or b"[" * (limit + 1) in brackets:
             break
         brackets = brackets.replace(b"[]", b"")  # the innermost level
     if brackets:
         raise error(f"the JSON nests deeper than {limit} levels, or its brackets do not match")
 
 
-def parse(data: bytes | str, *, depth_max: int = DEPTH_MAX) -> object:
-    """Parses fastjson's dialect to builtins: dict, list, str, int, float, bool, None.
+def parse(data: bytes | str, *, depth_max: int = DEPTH_MAX, values_max: int = SIZE_MAX) -> object:
+    """Parses fastjson's dialect to builtins: dict, list, str, int, float, bool, None. BodyError beyond `values_max`.
 
     A key is an int when it is an unquoted integer, an ObjectKey when it is an object, otherwise a str; of two equal
     keys the last wins. A reference and its target are the same Python object.
@@ -351,7 +353,7 @@ def parse(data: bytes | str, *, depth_max: int = DEPTH_MAX) -> object:
         text = data.decode() if isinstance(data, bytes) else data.encode().decode()
     except UnicodeError as error:
         raise BodyError(f"the JSON text is not valid UTF-8: {error.reason}") from None  # type: ignore[attr-defined]
-    return _Parser(text, depth_max).run()
+    return _Parser(text, depth_max).run(values_max)
 
 
 class _Open:
@@ -390,10 +392,14 @@ class _Parser:
         self.open[0].closing, self.open[0].wants_value = "", True
         self.expansion = Expansion(depth_max)
 
-    def run(self) -> object:
+    def run(self, values_max: int) -> object:
         self.step()
-        while len(self.open) > 1:
+        for _ in range(2 * values_max):  # a step is a key, a value, or the end of a container
+            if len(self.open) == 1:
+                break
             self.step()
+        else:
+            self.fail(f"there are more than {values_max} keys and values")
         if self.text[self.end :].strip(_BLANKS):
             self.fail("there is text after the value")
         return self.result[0]
