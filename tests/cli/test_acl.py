@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from ariane.broker.acl.file import read_rules
+from ariane.acl.file import read_rules
 from ariane.store.disk import RealDisk
 from tests.broker.brokers import running_broker
 from tests.testing.commands import run

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ariane.broker.acl.guard import POLL_INTERVAL_S, AccessControl
+from ariane.acl.accounts import POLL_INTERVAL_S
+from ariane.broker.acl.guard import AccessControl
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, SettingsError
 from ariane.store.disk import RealDisk

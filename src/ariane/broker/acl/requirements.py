@@ -13,38 +13,14 @@ Apache checks fewer requests; `docs/decisions/access.md` has the differences and
 """
 
 from collections.abc import Callable, Iterator
-from enum import IntFlag
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from ariane.acl.rules import Permission, Requirement
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from ariane.model.system_topics import TRACE, is_closed_group, is_closed_topic
+from ariane.model.system_topics import TRACE
 from ariane.wire import fast_frames
 from ariane.wire.fields import Request
 from ariane.wire.requests import acl, brokers, clients, groups, messages, offsets, pull, send, topics
-
-
-class Permission(IntFlag):
-    """Apache's names. ANY occurs only in requirements: either PUB or SUB is enough."""
-
-    DENY = 1
-    ANY = 2
-    PUB = 4
-    SUB = 8
-
-
-class Requirement(NamedTuple):
-    name: str
-    is_group: bool
-    permission: Permission
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the default permission of an account does not apply: the broker's own topics and groups."""
-        return is_closed_group(self.name) if self.is_group else is_closed_topic(self.name)
-
-    def __str__(self) -> str:
-        return f"{'group' if self.is_group else 'topic'}:{self.name}"
-
 
 Requirements: TypeAlias = Iterator[Requirement]
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ariane.broker.acl.requirements import ANY, PUB, SUB, Requirement, on_group, on_topic
+from ariane.acl.rules import Requirement
+from ariane.broker.acl.requirements import ANY, PUB, SUB, on_group, on_topic
 from ariane.errors import RequestFailed
 from ariane.rpc.handlers import Call
 from ariane.wire.codes import ResponseCode

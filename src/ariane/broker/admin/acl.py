@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ariane.broker.acl.file import MASK, comma_list
+from ariane.acl.file import MASK, comma_list
 from ariane.broker.acl.guard import AccessControl
 from ariane.broker.settings import BrokerSettings
 from ariane.errors import RequestFailed, SettingsError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.broker.acl.file import (
+from ariane.acl.file import (
     FILE_BYTES_MAX,
     comma_list,
     parse_document,
@@ -16,8 +16,7 @@ from ariane.broker.acl.file import (
     with_white_list,
     without_account,
 )
-from ariane.broker.acl.requirements import Permission, Requirement
-from ariane.broker.acl.rules import Rules, rules_of
+from ariane.acl.rules import Permission, Requirement, Rules, rules_of
 from ariane.errors import SettingsError
 from ariane.model.topic import DataVersion
 from ariane.wire.requests.acl import UpdateAccount

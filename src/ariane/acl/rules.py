@@ -16,11 +16,12 @@ white list that is wider than it reads.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntFlag
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from ariane.broker.acl.requirements import Permission, Requirement
+from ariane.model.system_topics import is_closed_group, is_closed_topic
 from ariane.model.topic import DataVersion
 from ariane.settings import Secret
 
@@ -141,6 +142,30 @@ def _invalid_pattern(text: str) -> ValueError:
 
 
 # --- accounts ---
+
+
+class Permission(IntFlag):
+    """Apache's names. ANY occurs only in requirements: either PUB or SUB is enough."""
+
+    DENY = 1
+    ANY = 2
+    PUB = 4
+    SUB = 8
+
+
+class Requirement(NamedTuple):
+    name: str
+    is_group: bool
+    permission: Permission
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the default permission of an account does not apply: the broker's own topics and groups."""
+        return is_closed_group(self.name) if self.is_group else is_closed_topic(self.name)
+
+    def __str__(self) -> str:
+        return f"{'group' if self.is_group else 'topic'}:{self.name}"
+
 
 KEY_LENGTH_MIN = 7  # for access keys and secrets, as in Apache ("longer than 6")
 

@@ -20,7 +20,7 @@ import re
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ariane.broker.acl.rules import Rules, rules_of, version_of
+from ariane.acl.rules import Rules, rules_of, version_of
 from ariane.errors import SettingsError
 from ariane.model.topic import DataVersion
 from ariane.store.disk import Disk, read_all, replace_all
@@ -57,7 +57,7 @@ def parse_document(content: bytes) -> Document:
     """ValueError if the content is not a YAML mapping."""
     if len(content) > FILE_BYTES_MAX:
         raise ValueError(f"it is larger than {FILE_BYTES_MAX} bytes")
-    from ariane.broker.acl.yaml_loader import parse
+    from ariane.acl.yaml_loader import parse
 
     document = parse(content)
     if document is None:
@@ -69,7 +69,7 @@ def parse_document(content: bytes) -> Document:
 
 def save_document(disk: Disk, path: Path, document: Document) -> None:
     """Atomic and durable. On OSError nothing has changed."""
-    from ariane.broker.acl.yaml_loader import dump
+    from ariane.acl.yaml_loader import dump
 
     replace_all(disk, path, dump(document))
 

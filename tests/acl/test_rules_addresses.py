@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.acl.rules import address_match, host_of
+from ariane.acl.rules import address_match, host_of
 
 
 @pytest.mark.parametrize(

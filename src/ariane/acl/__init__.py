@@ -1,0 +1,1 @@
+"""Accounts, which broker and nameserver share: the file of accounts, their rules, and the check of signatures."""
