@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from ariane.broker.groups.offsets import ConsumerOffsets, OffsetJournal
 from ariane.broker.json_table import JsonTable
+from ariane.errors import StoreError, StoreFull
+from ariane.store.config.journal import JOURNAL_BYTES
 from ariane.store.disk import Disk
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -76,7 +78,7 @@ def test_without_a_boot_id_the_journal_is_ignored() -> None:
     assert offsets_on(disk.crash_process(), boot="").table() == {}
 
 
-@pytest.mark.parametrize("length", range(60))
+@pytest.mark.parametrize("length", range(150))
 def test_an_incomplete_line_is_ignored(length: int) -> None:
     disk = SimulatedDisk()
     offsets = offsets_on(disk)
@@ -95,21 +97,63 @@ def test_garbage_is_not_a_commit() -> None:
     disk.make_directory(CONFIG)
     noise = b"boot boot\norders@billing 0 7\n" + random.Random(1).randbytes(500)
     disk.create(CONFIG / "consumerOffset.journal.3", 1000, allocated=0).write(noise, 0)
-    assert offsets_on(disk).table() == {"orders@billing": {0: 7}}
+    assert offsets_on(disk).table() == {"orders@billing": {0: 7}}  # as releases before checksums wrote it
 
 
-def test_a_full_disk_does_not_stop_a_commit(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_commit_that_cannot_be_written_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     disk = SimulatedDisk()
     offsets = offsets_on(disk)
     offsets.commit("billing", "orders", 0, 1)
     disk.fail_writes(OSError(errno.ENOSPC, "no space"))
-    offsets.commit("billing", "orders", 0, 2)
-    offsets.commit("billing", "orders", 0, 3)
-    assert offsets.get("billing", "orders", 0) == 3
-    assert [record.message for record in caplog.records] == ["commits not written to the journal"]
+    for offset in (2, 3):
+        with pytest.raises(StoreFull, match=r"consumerOffset\.journal\.1 cannot be written \(no space\): free"):
+            offsets.commit("billing", "orders", 0, offset)
+    assert offsets.get("billing", "orders", 0) == 1
+    offsets.record("billing", "orders", 1, 7)  # the broker's own progress is not refused
+    assert offsets.get("billing", "orders", 1) == 7
+    assert [record.message for record in caplog.records] == ["journal cannot be written, changes are refused"]
     disk.fail_writes(None)
     offsets.commit("billing", "orders", 0, 4)
     assert offsets_on(disk.crash_process()).get("billing", "orders", 0) == 4
+
+
+def test_a_journal_goes_on_without_space_for_a_new_one() -> None:
+    disk = SimulatedDisk(space_left=JOURNAL_BYTES + 64 * 1024)
+    offsets = offsets_on(disk)
+    offsets.commit("billing", "orders", 0, 1)
+    disk.create(CONFIG / "ballast", 60 * 1024, allocated=60 * 1024)
+    with pytest.raises(StoreError, match="cannot be saved"):
+        offsets.save()
+    offsets.commit("billing", "orders", 0, 2)
+    assert offsets_on(disk.crash_process()).get("billing", "orders", 0) == 2
+    disk.remove(CONFIG / "ballast")
+    offsets.save()
+    offsets.commit("billing", "orders", 0, 3)
+    assert offsets_on(disk.crash_process()).get("billing", "orders", 0) == 3
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_every_flipped_bit_of_a_journal_is_reported_and_gives_no_other_offset(
+    bit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    committed = {"orders@billing": {0: 11}, "orders@audit": {1: 22}, "bills@billing": {2: 33}}
+    disk = SimulatedDisk()
+    offsets = offsets_on(disk)
+    for key, queues in committed.items():
+        topic, group = key.split("@")
+        for queue_id, offset in queues.items():
+            offsets.commit(group, topic, queue_id, offset)
+    (name,) = journals(disk)
+    length = len(disk.open(CONFIG / name, writable=False).read(10_000, 0).rstrip(b"\0"))
+    for position in range(length):
+        disk.flip_bit(CONFIG / name, position, bit)
+        caplog.clear()
+        table = offsets_on(disk).table()
+        assert table.items() <= committed.items(), position
+        assert len(table) >= len(committed) - 2, position  # a lost end of line damages two
+        assert "is damaged and left out" in caplog.text, position
+        disk.flip_bit(CONFIG / name, position, bit)
+    assert offsets_on(disk).table() == committed
 
 
 def test_a_full_file_is_followed_by_another() -> None:

@@ -11,6 +11,7 @@ import pytest
 from ariane.errors import StoreMismatch
 from ariane.store.checkpoint import Checkpoint, write_checkpoint
 from ariane.store.commit_log.scan import LocatedRecord, list_files, walk_records
+from ariane.store.config.journal import Journal
 from ariane.store.config.table_file import save_config
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.disk import RealDisk, RealFile
@@ -409,6 +410,15 @@ def test_every_flipped_bit_and_every_missing_copy_of_a_table_is_reported(tmp_pat
         path.write_bytes(whole)
     path.unlink()
     assert [fault.file for fault in check(Layout.under(tmp_path)).faults] == [f"config/{name}"]
+
+
+def test_a_damaged_line_of_a_journal_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    Journal(DISK, tmp_path / "config", "consumerOffset.journal", "boot").append("orders@billing 0 126")
+    assert check(Layout.under(tmp_path)).is_sound
+    flip(tmp_path / "config" / "consumerOffset.journal.1", 75, 3)
+    (fault,) = check(Layout.under(tmp_path)).faults
+    assert (fault.file, fault.what) == ("config/consumerOffset.journal.1", "a line does not match its checksum")
 
 
 def test_a_checkpoint_of_another_size_is_reported(clean: Layout) -> None:

@@ -11,7 +11,7 @@ from ariane.broker.groups.offsets import NO_OFFSET, ConsumerOffsets, can_be_comm
 from ariane.broker.groups.resets import OffsetResets, offsets_of_members
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
-from ariane.errors import RequestFailed
+from ariane.errors import RequestFailed, StoreFull
 from ariane.model.ids import QueueOffset
 from ariane.rpc.handlers import Call, handles
 from ariane.store.blocking_io import IoSteps, run_in_executor
@@ -96,7 +96,10 @@ class ConsumerOffsetHandlers:
                 f"offset {request.commit_offset} is not in queue {request.queue_id} of {request.topic}, "
                 f"which ends at {end}; the stored offset is unchanged",
             )
-        self.offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+        try:
+            self.offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+        except StoreFull as error:  # the journal has logged it, once: clients commit every few seconds
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"the offset is not stored: {error}") from None
         return UpdateOffsetResponse()
 
     def _check_target(self, request: UpdateConsumerOffset) -> None:

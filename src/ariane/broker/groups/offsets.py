@@ -2,30 +2,26 @@
 
     {"offsetTable":{"orders@billing":{0:125,1:126},"%RETRY%billing@billing":{0:0}}}
 
-An offset is the next one to consume. The table is saved every few seconds, as in Apache. Without the journal, commits
-since the last save would be lost when the process is killed. So each commit is also appended to a journal file without
-a sync: the page cache survives the process. A crash of the machine loses these commits: messages are consumed again,
-none is skipped.
+An offset is the next one to consume. The table is saved every few seconds, as in Apache. Without the journal
+(store/config/journal.py), commits since the last save would be lost when the process is killed. So each commit is also
+appended to a journal file. A commit that cannot be written there is refused. A crash of the machine loses what was
+committed since the last save: messages are consumed again, none is skipped.
 
-    consumerOffset.journal.7    boot 3f1c...           id of the machine's boot in which it was written
-                                orders@billing 0 126   topic@group, queue, offset
-                                orders@billing -       the pair was deleted
-
-Each snapshot of the table starts a new journal file; once the snapshot is saved, the older files are deleted. Journals
-of an earlier boot are not read: after a crash of the machine it is unknown which of their pages survived, and repeated
-consumption costs only time.
+    orders@billing 0 126   topic@group, queue, offset
+    orders@billing -       the pair was deleted
 """
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from ariane.broker.json_table import Autosave, JsonTable
 from ariane.clock import Clock
-from ariane.errors import StoreCorrupt, WireError
+from ariane.errors import StoreCorrupt, StoreFull, WireError
 from ariane.store.checkpoint import boot_id
-from ariane.store.disk import Disk, File, read_all
+from ariane.store.config.journal import Journal
+from ariane.store.disk import Disk
 from ariane.wire.json.coerce import coerce
 from ariane.wire.requests.offsets import ConsumerOffsetTable
 
@@ -33,96 +29,37 @@ from ariane.wire.requests.offsets import ConsumerOffsetTable
 
 log = logging.getLogger(__name__)
 
-_NAME = "consumerOffset.journal"
+JOURNAL_NAME = "consumerOffset.journal"
 _DELETED = "-"
-_FILE_BYTES = 1024 * 1024  # preallocated, like every file of a store: zeros follow the written lines
 
 
 class OffsetJournal:
     """Journal of commits and deletions. Use on the event loop only; each write is one system call."""
 
     def __init__(self, disk: Disk, directory: Path, boot: str | None = None) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._boot = boot_id() if boot is None else boot
-        self._number = max(self._numbers(), default=0) + 1
-        self._file: File | None = None
-        self._end = 0
-        self._is_failing = False
+        self._journal = Journal(disk, directory, JOURNAL_NAME, boot_id() if boot is None else boot)
+        self.rotate = self._journal.rotate
+        self.delete_up_to = self._journal.delete_up_to
 
     def replay(self) -> Iterator[tuple[str, int | None, int]]:
         """Key, queue and offset of each commit, oldest first; queue None when the pair was deleted."""
-        for number in (
-            self._numbers() if self._boot else ()
-        ):  # without a boot id, any journal may be from an earlier boot
-            data = read_all(self._disk, self._path(number), _FILE_BYTES) or b""
-            lines = data.partition(b"\0")[0].decode("utf-8", "replace").split("\n")
-            if lines[0] == f"boot {self._boot}":
-                yield from _commits(lines[1:-1])  # the last line is empty or incomplete
+        for line in self._journal.replay():
+            key, *numbers = line.split(" ")
+            if numbers == [_DELETED]:
+                yield key, None, 0
+            elif len(numbers) == 2 and all(number.isascii() and number.isdigit() for number in numbers):
+                yield key, int(numbers[0]), int(numbers[1])
+            else:
+                log.error("offset journal has an invalid line, left out", extra={"line": line[:200]})
 
     def append_commit(self, key: str, queue_id: int, offset: int) -> None:
-        self._append(f"{key} {queue_id} {offset}\n")
+        """StoreFull if it cannot be written, and then a kill would lose the commit."""
+        self._journal.append(f"{key} {queue_id} {offset}")
 
     def append_deletion(self, key: str) -> None:
-        self._append(f"{key} {_DELETED}\n")
-
-    def rotate(self) -> int:
-        """Starts a new file. All earlier entries are in files up to the returned number."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self._number += 1
-        return self._number - 1
-
-    def delete_up_to(self, number: int) -> None:
-        """Deletes files whose entries are all in the saved table."""
-        for old in self._numbers():
-            if old <= number:
-                try:
-                    self._disk.remove(self._path(old))
-                except OSError as error:
-                    log.warning("journal not removed", extra={"file": str(self._path(old)), "reason": error.strerror})
-
-    def _append(self, line: str) -> None:
-        data = line.encode()
-        try:
-            if self._end + len(data) > _FILE_BYTES:
-                self.rotate()
-            file = self._file or self._create_file()
-            file.write(data, self._end)
-            self._end += len(data)
-            self._is_failing = False
-        except OSError as error:  # the table itself is saved as soon as the disk works again
-            if not self._is_failing:
-                log.warning("commits not written to the journal", extra={"reason": error.strerror})
-            self._is_failing = True
-
-    def _create_file(self) -> File:
-        self._disk.make_directory(self._directory)
-        file = self._disk.create(self._path(self._number), _FILE_BYTES, allocated=0)
-        head = f"boot {self._boot}\n".encode()
-        file.write(head, 0)
-        self._file, self._end = file, len(head)
-        return file
-
-    def _path(self, number: int) -> Path:
-        return self._directory / f"{_NAME}.{number}"
-
-    def _numbers(self) -> list[int]:
-        suffixes = (name.removeprefix(f"{_NAME}.") for name in self._disk.names(self._directory))
-        return sorted(int(suffix) for suffix in suffixes if suffix.isascii() and suffix.isdigit())
-
-
-def _commits(lines: list[str]) -> Iterator[tuple[str, int | None, int]]:
-    for line in lines:
-        key, *numbers = line.split(" ")
-        if numbers == [_DELETED]:
-            yield key, None, 0
-            continue
-        if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
-            log.warning("offset journal has an invalid line, the rest is ignored", extra={"line": line[:200]})
-            return
-        yield key, int(numbers[0]), int(numbers[1])
+        """Without space it is not written: after a kill the pair is there again, at most at the end of its queue."""
+        with suppress(StoreFull):  # the journal logs it
+            self._journal.append(f"{key} {_DELETED}")
 
 
 # --- table ---
@@ -184,17 +121,26 @@ class ConsumerOffsets:
     # --- changing ---------------------------------------------------------------------------------------------------
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Stores any offset, also a lower one: consumers may seek back."""
+        """Stores any offset, also a lower one: consumers may seek back. StoreFull, with nothing changed, if the journal
+        cannot be written."""
         before = self.get(group, topic, queue_id)
         if offset == before:
             return
         if offset < before:
             fields = {"group": group, "topic": topic, "queue": queue_id, "before": before, "now": offset}
             log.info("a group moved back", extra=fields)
-        self._set(group, topic, queue_id, offset)
         if self._journal is not None:
             self._journal.append_commit(f"{topic}@{group}", queue_id, offset)
+        self._set(group, topic, queue_id, offset)
         self._autosave.mark_changed()
+
+    def record(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """As `commit`, for progress of the broker itself: without space for the journal it is saved with the table."""
+        try:
+            self.commit(group, topic, queue_id, offset)
+        except StoreFull:  # the journal logs it
+            self._set(group, topic, queue_id, offset)
+            self._autosave.mark_changed()
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copies the offsets of the source group to the target group."""
@@ -232,7 +178,7 @@ class ConsumerOffsets:
         for group, topic, queue_id, offset, end in beyond:
             fields = {"group": group, "topic": topic, "queue": queue_id, "offset": offset, "end": end}
             log.warning("offset was beyond the end of its queue, lowered", extra=fields)
-            self.commit(group, topic, queue_id, end)
+            self.record(group, topic, queue_id, end)
         return len(beyond)
 
     def _set(self, group: str, topic: str, queue_id: int, offset: int) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ariane.broker.groups.offsets import ConsumerOffsets, can_be_committed
 from ariane.broker.pull.filters import MessageFilter
+from ariane.errors import StoreFull
 from ariane.store.blocking_io import run_if_cached
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
@@ -50,9 +51,13 @@ def bytes_limit(request: Pull) -> int:
 
 
 def commit_offset_of(request: Pull, queue: ConsumeQueue, offsets: ConsumerOffsets) -> None:
-    """Stores the consumer offset that came with a pull, if there is one."""
+    """Stores the consumer offset that came with a pull, if there is one. On a full disk it may not: no response says
+    that it was stored, and the client sends it again."""
     if request.sys_flag & _COMMIT_OFFSET and can_be_committed(request.commit_offset, queue.max_offset):
-        offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+        try:
+            offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+        except StoreFull:
+            return  # logged by the journal, once
 
 
 def read_cached(store: MessageStore, reading: Reading) -> ReadResult | None:

@@ -282,5 +282,5 @@ class TransactionChecks:
         except (TimeoutError, StoreError) as error:
             log.warning("progress of transactions not noted", extra={"reason": str(error) or "no sync in time"})
             return
-        self._offsets.commit(PROGRESS_GROUP, TRANS_HALF, HALF_QUEUE, first_open)
-        self._offsets.commit(PROGRESS_GROUP, TRANS_OP, OP_QUEUE, first_op)
+        self._offsets.record(PROGRESS_GROUP, TRANS_HALF, HALF_QUEUE, first_open)
+        self._offsets.record(PROGRESS_GROUP, TRANS_OP, OP_QUEUE, first_op)

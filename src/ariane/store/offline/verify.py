@@ -15,6 +15,7 @@ from ariane.errors import BodyError, StoreMismatch
 from ariane.store.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, read_checkpoint
 from ariane.store.commit_log.scan import DataFile, list_files
 from ariane.store.config.deletions import Deletions
+from ariane.store.config.journal import JOURNAL_BYTES, is_journal, read_journal
 from ariane.store.config.table_file import CopyState, TableCopy, backup_of, listed_tables, read_copy
 from ariane.store.consume_queue.scan import list_queues
 from ariane.store.disk import Disk, read_all
@@ -48,7 +49,10 @@ def check_checkpoint(report: Report, disk: Disk, layout: Layout, log_end: int) -
 
 
 def check_config(report: Report, disk: Disk, directory: Path) -> None:
-    """Checks every table and its copy by their checksums, and that none is missing."""
+    """Checks every table, its copy and its journals by their checksums, and that no table is missing."""
+    for name in filter(is_journal, disk.names(directory)):
+        for position in read_journal(read_all(disk, directory / name, JOURNAL_BYTES) or b"").damaged:
+            report.fault(directory / name, position, "a line does not match its checksum", Fix.JOURNAL)
     listed = listed_tables(disk, directory)
     present = {name.removesuffix(".bak") for name in disk.names(directory)}
     for name in sorted({*listed, *(name for name in present if name.endswith(".json"))}):

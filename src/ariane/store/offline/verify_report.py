@@ -43,6 +43,7 @@ class Fix:
     CHECKPOINT = "remove the file: the next start scans the whole log and writes a new one"
     COPY = "start a broker: of a table and its .bak it takes the one that is intact, and writes the other one again"
     CONFIG = "restore it from a copy of the store; if it was edited or removed on purpose: `ariane store accept-config`"
+    JOURNAL = "start a broker: it leaves the line out, and messages may be consumed again"
     RECOVER = "start the broker on it: its recovery ends the log at the last valid record"
 
 
