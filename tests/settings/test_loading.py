@@ -281,3 +281,16 @@ def test_properties_can_be_loaded_again(settings: StoreSettings) -> None:
         file.write_text("".join(f"{key}={text}\n" for key, text in message.items()))
         loaded = load(StoreSettings, section="broker", file=file, environ={}, flags={}, unsupported={})
     assert loaded.settings == settings
+
+
+@pytest.mark.parametrize(("mode", "warns"), [(0o600, False), (0o400, False), (0o640, True), (0o644, True)])
+@pytest.mark.parametrize(("key", "is_secret"), [("diskPassword", True), ("bufferSize", False)])
+def test_a_file_with_a_secret_that_others_can_read_is_reported(
+    tmp_path: Path, mode: int, warns: bool, key: str, is_secret: bool
+) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(f"{key}=4096\n")
+    file.chmod(mode)
+    loaded = load(DiskSettings, section="broker", file=file, environ={}, flags={}, unsupported={})
+    assert (loaded.file_warning is not None) == (warns and is_secret)
+    assert "4096" not in (loaded.file_warning or "")

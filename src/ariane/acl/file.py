@@ -10,6 +10,7 @@
       defaultGroupPerm: SUB
       topicPerms: [topicA=DENY, topicB=PUB|SUB]
       groupPerms: [groupA=SUB]
+      brokers: [broker-a]             # that it may register at a nameserver; * for all. Not in Apache's files
     dataVersion:
     - {counter: 1, timestamp: 1700000000000}
 

@@ -167,6 +167,7 @@ class Requirement(NamedTuple):
         return f"{'group' if self.is_group else 'topic'}:{self.name}"
 
 
+ANY_BROKER = "*"
 KEY_LENGTH_MIN = 7  # for access keys and secrets, as in Apache ("longer than 6")
 
 _DENY = int(Permission.DENY)
@@ -180,7 +181,7 @@ _PERMISSIONS = {
 _ACCOUNT_KEYS = frozenset(
     {
         *("accessKey", "secretKey", "whiteRemoteAddress", "admin", "defaultTopicPerm", "defaultGroupPerm"),
-        *("topicPerms", "groupPerms"),
+        *("topicPerms", "groupPerms", "brokers"),
     }
 )
 _WHITE_LIST = "globalWhiteRemoteAddresses"
@@ -198,6 +199,16 @@ class Account:
     default_group: Permission
     topics: Mapping[str, Permission]
     groups: Mapping[str, Permission]
+    brokers: frozenset[str] = frozenset()
+    """Names of brokers that it may register at a nameserver; `*` is every name."""
+
+    def registers(self, broker_name: str) -> bool:
+        """Whether it may register a broker of this name."""
+        return self.admin or broker_name in self.brokers or ANY_BROKER in self.brokers
+
+    def owns(self, broker_name: str) -> bool:
+        """Whether it may replace a live broker of this name, for which `*` is not enough."""
+        return self.admin or broker_name in self.brokers
 
     def allows(self, requirement: Requirement) -> bool:
         if self.admin and not self.topics and not self.groups:
@@ -267,6 +278,7 @@ def _account(entry: object, number: int) -> Account:
         default_group=_default(fields.get("defaultGroupPerm"), f"{where}: defaultGroupPerm"),
         topics=_permissions(fields.get("topicPerms"), f"{where}: topicPerms"),
         groups=_permissions(fields.get("groupPerms"), f"{where}: groupPerms"),
+        brokers=frozenset(_texts(fields.get("brokers"), f"{where}: brokers")),
     )
 
 

@@ -35,6 +35,7 @@ from ariane.model.topic import DataVersion, Permission, TopicConfig
 from ariane.rpc.caller import Caller
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
+from ariane.rpc.signing import Signer
 from ariane.transport.connection import Connection
 from ariane.transport.pool import Pool
 from ariane.wire.host import encode_host
@@ -80,7 +81,7 @@ class Registration:
         self._settings = settings
         self._topics = topics
         self._pool = pool
-        self._caller = Caller(pool)
+        self._caller = Caller(pool, signer=_signer(settings, clock))
         self._clock = clock
         self._nameservers = [_Nameserver(address) for address in settings.nameservers]
         self._encoded: tuple[DataVersion, int, bytes, int] | None = None
@@ -234,6 +235,12 @@ class Registration:
             await self._caller.call(nameserver.address, UnregisterBroker(**self._identity()), _UNREGISTER_TIMEOUT_S)
         except ArianeError as error:
             log.warning("unregistration failed", extra={"nameserver": nameserver.address, "reason": str(error)})
+
+
+def _signer(settings: BrokerSettings, clock: Clock) -> Signer | None:
+    if settings.namesrv_access_key is None or settings.namesrv_secret_key is None:
+        return None
+    return Signer(settings.namesrv_access_key, settings.namesrv_secret_key, clock.now_ms)
 
 
 def _permitted(topics: Mapping[str, TopicConfig], permission: int) -> dict[str, TopicConfig]:

@@ -12,32 +12,40 @@ from ariane.errors import ClientError
 DEFAULT_FILE = Path("conf/plain_acl.yml")  # as the servers' setting acl_file
 
 _CONTENT = """\
-# Accounts for brokers with aclEnable=true, in the format of Apache's ACL 1.0. Servers read changes within
-# seconds. Everybody who reads this file has the secrets: keep it readable by the servers' user only.
+# Accounts for brokers and nameservers with aclEnable=true, in the format of Apache's ACL 1.0. `brokers` is
+# Ariane's: names of brokers that the account may register at a nameserver, * for all. Servers read changes
+# within seconds. Everybody who reads this file has the secrets: keep it readable by the servers' user only.
 accounts:
 - accessKey: {admin}
   secretKey: {admin_secret}
   admin: true
+- accessKey: {broker}
+  secretKey: {broker_secret}
+  brokers: ["*"]
 """
 
 
 @acl.command("init", short_help="Write a file with first accounts and random secrets.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default=DEFAULT_FILE)
 def init(file: Path) -> None:
-    """Write a new file of accounts with an administrator, whose secret is random, for servers with aclEnable=true.
+    """Write a new file of accounts with random secrets for servers with aclEnable=true.
 
-    Only you can read the file (mode 600), and the secrets are not printed. An existing file is not touched.
+    It has an administrator, for commands, and an account with which brokers register at nameservers. Only you can read
+    the file (mode 600), and the secrets are not printed. An existing file is not touched.
 
     \b
     Examples:
       ariane acl init
       ariane acl init /etc/ariane/plain_acl.yml
     """
-    admin = f"admin-{secrets.token_hex(3)}"
-    _write(file, _CONTENT.format(admin=admin, admin_secret=secrets.token_hex(24)))
-    click.echo(f"{file} is written, with the administrator {admin}. In the servers' settings files:")
+    admin, broker = f"admin-{secrets.token_hex(3)}", f"broker-{secrets.token_hex(3)}"
+    keys = {"admin_secret": secrets.token_hex(24), "broker_secret": secrets.token_hex(24)}
+    _write(file, _CONTENT.format(admin=admin, broker=broker, **keys))
+    click.echo(f"{file} is written, with the accounts {admin} and {broker}. In the settings files of all servers:")
     click.echo(f"  aclEnable=true\n  rocketmq.acl.plain.file={file.absolute()}")
-    click.echo("For commands, copy its keys to the [client] table of ~/.config/ariane/NAME.toml (--profile NAME):")
+    click.echo("Of brokers also, with the secret from that file:")
+    click.echo(f"  namesrvAccessKey={broker}\n  namesrvSecretKey=...")
+    click.echo("For commands, in the table [client] of ~/.config/ariane/NAME.toml (then: --profile NAME):")
     click.echo(f'  access_key = "{admin}"\n  secret_key = "..."')
 
 

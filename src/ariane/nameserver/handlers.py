@@ -13,12 +13,15 @@ import logging
 from dataclasses import dataclass, field
 from functools import partial
 
+from ariane.acl.accounts import permission_denied
+from ariane.acl.rules import host_of
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
 from ariane.model.address import Address
 from ariane.model.topic import DataVersion, TopicSysFlag
+from ariane.nameserver.access import NameserverAccess
 from ariane.nameserver.key_values import ORDER_TOPIC_CONFIG, KeyValues
-from ariane.nameserver.route_table import RegisterResult, Registration, RouteTable
+from ariane.nameserver.route_table import LiveBroker, RegisterResult, Registration, RouteTable
 from ariane.nameserver.settings import NameserverSettings
 from ariane.rpc.handlers import Call, Encoded, handles
 from ariane.settings import to_properties
@@ -73,17 +76,42 @@ class BrokerHandlers:
     routes: RouteTable
     pairs: KeyValues
     clock: Clock
+    access: NameserverAccess | None = None
     watched: set[Connection] = field(default_factory=set)
     """Connections over which brokers have registered: when one closes, its brokers are dropped."""
 
     @handles(RegisterBroker)
     def register(self, request: RegisterBroker, call: Call) -> RegisterResponse:
         _check_names(request)
+        registration, now = self._registration(request, call), self.clock.monotonic()
+        for holder in self.routes.holders(registration, now):
+            self._check_place(holder, request.broker_name, request.broker_addr, call)
         self._watch(call.connection)
-        result = self.routes.register(self._registration(request, call), self.clock.monotonic())
+        result = self.routes.register(registration, now)
         _log_registration(request, result)
         return RegisterResponse(
             master_addr=result.master_address, ha_server_addr=result.ha_address, body=self._order_confs()
+        )
+
+    def _check_place(self, holder: LiveBroker, broker_name: str, address: str, call: Call) -> None:
+        """With access control: RequestFailed unless the request may end the registration of this live broker.
+
+        A broker that connects again from the same host is itself: the old connection is not known to be dead yet.
+        """
+        if self.access is None or self.access.owns(call, holder.broker_name):
+            return
+        assert isinstance(holder.connection, Connection)
+        is_same = (holder.broker_name, holder.address) == (broker_name, address)
+        if is_same and host_of(holder.connection.peer) == host_of(call.connection.peer):
+            return
+        log.warning(
+            "live broker not replaced",
+            extra={"broker": holder.broker_name, "address": holder.address, "peer": call.connection.peer},
+        )
+        raise permission_denied(
+            f"broker {holder.broker_name} (id {holder.broker_id}) is registered and alive at {holder.address}: stop it "
+            f"first; if it is dead, wait {holder.expiry_seconds:.0f} s, or use an account that has the name "
+            f"{holder.broker_name} itself in its brokers"
         )
 
     def _registration(self, request: RegisterBroker, call: Call) -> Registration:
@@ -121,14 +149,22 @@ class BrokerHandlers:
 
     @handles(UnregisterBroker)
     def unregister(self, request: UnregisterBroker, call: Call) -> Response:
+        self._check_live(request.broker_name, request.broker_addr, call)
         gone = self.routes.unregister(request.cluster_name, request.broker_name, request.broker_id, request.broker_addr)
         log.info(
             "broker unregistered" if gone else "unknown broker unregistered", extra={"address": request.broker_addr}
         )
         return Response()
 
+    def _check_live(self, broker_name: str, address: str, call: Call) -> None:
+        """What a request says about the broker at `address` is said by that broker, if access control is on."""
+        live = self.routes.live(address)
+        if live is not None and live.connection is not call.connection:
+            self._check_place(live, broker_name, address, call)
+
     @handles(QueryDataVersion)
     def data_version(self, request: QueryDataVersion, call: Call) -> DataVersionResponse:
+        self._check_live(request.broker_name, request.broker_addr, call)
         changed = self.routes.is_changed(request.broker_addr, request.body or DataVersion())
         if not changed:
             self.routes.touch(request.broker_addr, self.clock.monotonic())
@@ -136,6 +172,7 @@ class BrokerHandlers:
 
     @handles(BrokerHeartbeat)
     def heartbeat(self, request: BrokerHeartbeat, call: Call) -> Response:
+        self._check_live(request.broker_name, request.broker_addr, call)
         self.routes.touch(request.broker_addr, self.clock.monotonic())
         return Response()
 

@@ -358,6 +358,18 @@ class RouteTable:
         self._drop(live)
         return True
 
+    def live(self, address: str) -> LiveBroker | None:
+        return self._live.get(address)
+
+    def holders(self, request: Registration, now: float) -> list[LiveBroker]:
+        """Live brokers on other connections whose place this registration would take: by address, or by name and id."""
+        data = self._brokers.get(request.broker_name)
+        place = None if data is None else data.broker_addrs.get(request.broker_id)
+        found = (self._live.get(address) for address in {request.address: None, place: None} if address is not None)
+        return [
+            live for live in found if live and live.connection is not request.connection and not live.is_expired(now)
+        ]
+
     def touch(self, address: str, now: float) -> bool:
         """Records a heartbeat; False when the broker is not registered."""
         return self._live.touch(address, now)

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 
 from ariane.clock import Clock
 from ariane.lifecycle import background, every
 from ariane.model.address import Address
+from ariane.nameserver.access import NameserverAccess
 from ariane.nameserver.handlers import BrokerHandlers, ConfigHandlers, RouteHandlers, RouteResponses
 from ariane.nameserver.key_values import KeyValues
 from ariane.nameserver.route_table import RouteTable
@@ -20,12 +22,18 @@ from ariane.transport.server import Server
 log = logging.getLogger(__name__)
 
 
-def handler_table(settings: NameserverSettings, routes: RouteTable, pairs: KeyValues, clock: Clock) -> HandlerTable:
+def handler_table(
+    settings: NameserverSettings,
+    routes: RouteTable,
+    pairs: KeyValues,
+    clock: Clock,
+    access: NameserverAccess | None = None,
+) -> HandlerTable:
     responses = RouteResponses(
         routes, pairs, with_order_conf=settings.order_message_enable, entries_max=2 * settings.topics_max
     )
     return HandlerTable.of(
-        BrokerHandlers(settings, routes, pairs, clock),
+        BrokerHandlers(settings, routes, pairs, clock, access),
         RouteHandlers(routes, responses),
         ConfigHandlers(settings, pairs),
     )
@@ -40,23 +48,37 @@ async def serve(
 ) -> None:
     """Runs until `stop` is set. Components start in this order and stop in reverse; a failed job stops the server."""
     clock = clock or Clock()
-    exposed = exposed_hosts({"bindAddress": settings.host}, access_control=False, insecure=settings.insecure)
+    exposed = exposed_hosts(
+        {"bindAddress": settings.host}, access_control=settings.acl_enable, insecure=settings.insecure
+    )
     key_values = KeyValues(settings.kv_config_path)
     routes = RouteTable(topics_max=settings.topics_max, brokers_max=settings.brokers_max)
-    dispatcher = Dispatcher(handler_table(settings, routes, key_values, clock))
     address = Address(settings.host, settings.port)
-    async with (
-        background(
-            partial(
-                every, clock, settings.scan_interval_s, partial(_expire, routes, clock), settings.first_scan_delay_s
+    async with _access(settings, clock) as access:
+        table = handler_table(settings, routes, key_values, clock, access)
+        dispatcher = Dispatcher(table, None if access is None else access.guard)
+        expire = partial(_expire, routes, clock)
+        show = partial(_print, key_values)
+        async with (
+            background(
+                partial(every, clock, settings.scan_interval_s, expire, settings.first_scan_delay_s),
+                partial(every, clock, settings.print_interval_s, show, settings.print_interval_s),
             ),
-            partial(every, clock, settings.print_interval_s, partial(_print, key_values), settings.print_interval_s),
-        ),
-        Server.open(address, dispatcher.receive, settings.transport, settings.tls, clock) as server,
-        exposure_logged("nameserver", exposed, clock),
-    ):
-        ready(server.address)
-        await stop.wait()
+            Server.open(address, dispatcher.receive, settings.transport, settings.tls, clock) as server,
+            exposure_logged("nameserver", exposed, clock),
+        ):
+            ready(server.address)
+            await stop.wait()
+
+
+@asynccontextmanager
+async def _access(settings: NameserverSettings, clock: Clock) -> AsyncIterator[NameserverAccess | None]:
+    """The accounts, when access control is on."""
+    if not settings.acl_enable:
+        yield None
+        return
+    async with NameserverAccess.open(settings.acl_file, clock, require_v2=settings.acl_require_v2) as access:
+        yield access
 
 
 def _expire(routes: RouteTable, clock: Clock) -> None:

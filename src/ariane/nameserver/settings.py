@@ -28,6 +28,22 @@ class NameserverSettings:
         maximum=65_535,
         doc="Port to listen on. 0 chooses a free one, which the ready line shows.",
     )
+    acl_enable: bool = setting(
+        False,
+        key="aclEnable",
+        doc="Require signatures for all that changes the cluster: registrations of brokers, permissions, key-value "
+        "pairs, deletions of topics. Routes and lists stay open, so that clients need no account here. Apache's "
+        "nameserver has no access control.",
+    )
+    acl_require_v2: bool = setting(
+        False, key="aclRequireV2", doc="Refuse Apache's signatures, which can be replayed, as at the broker."
+    )
+    acl_file: Path = setting(
+        Path("conf/plain_acl.yml"),
+        key="rocketmq.acl.plain.file",
+        doc="File with accounts and white lists, in the format of the broker's, with the key `brokers` for accounts of "
+        "brokers.",
+    )
     kv_config_path: Path | None = setting(
         None,
         key="kvConfigPath",

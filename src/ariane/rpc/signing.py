@@ -6,7 +6,7 @@
         └─ anything else                      the server checks no signatures, so it gets none
 
 So a server that checks version 2 never sees a signature of Apache's form, which could be recorded and replayed; nor
-does a server without access control, such as a nameserver. The price is one refused request a connection.
+does a server without access control. The price is one refused request a connection.
 
 Somebody who can change packets can also remove the challenge, and so get a signature of Apache's form. Against that
 only TLS helps.

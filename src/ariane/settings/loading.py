@@ -25,6 +25,7 @@ else:
 SECTIONS = ("nameserver", "broker", "client")
 """The tables of a TOML file, which several processes may share: each reads its own table and skips the others."""
 
+_OTHERS_READ = 0o044
 _FILE_BYTES_MAX = 1 << 20
 _PROBLEMS_SHOWN_MAX = 10
 _WORD_SHOWN_MAX = 100
@@ -47,6 +48,9 @@ class LoadedSettings(Generic[T]):
     origins: Mapping[str, str]
     """Dotted name to where its value came from: `default`, `namesrv.conf:3`, a variable, `flag`."""
     warnings: tuple[str, ...]
+    """Keys of the file that have no effect."""
+    file_warning: str | None = None
+    """The file contains a secret and other users can read it."""
 
 
 def load(
@@ -65,7 +69,8 @@ def load(
     loader.read_environment(environ)
     loader.read_flags(flags)
     loader.raise_problems()
-    return LoadedSettings(_assemble(cls, loader.values), loader.origins, tuple(loader.warnings))
+    settings, warnings = _assemble(cls, loader.values), tuple(loader.warnings)
+    return LoadedSettings(settings, loader.origins, warnings, loader.file_warning)
 
 
 class _Loader:
@@ -78,6 +83,7 @@ class _Loader:
         self.values: dict[str, object] = {}
         self.origins = dict.fromkeys(specs, "default")
         self.warnings: list[str] = []
+        self.file_warning: str | None = None
         self.problems: dict[str, None] = {}  # an ordered set
 
     def read_file(self, file: Path) -> None:
@@ -86,6 +92,9 @@ class _Loader:
             (self._read_toml if file.suffix.lower() == ".toml" else self._read_properties)(str(file), text)
         except SettingsError as error:
             raise SettingsError(f"{file}: {error}") from error
+        has_secret = any(self.specs[name].secret for name in self.values)
+        if has_secret and file.stat().st_mode & _OTHERS_READ:
+            self.file_warning = f"{file} contains a secret, and other users can read it: chmod 600 {file}"
 
     def _read_properties(self, file: str, text: str) -> None:
         keys = {key.name: (key, spec) for spec in self.specs.values() for key in spec.keys}

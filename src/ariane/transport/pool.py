@@ -54,6 +54,11 @@ class Pool:
         finally:
             await pool._close()
 
+    @property
+    def call_timeout_s(self) -> float:
+        """The timeout of a call that names none."""
+        return self._settings.call_timeout_s
+
     async def call(self, address: str, command: Command, timeout_s: float | None = None) -> Command:
         """The response of `address` to `command`. The timeout covers connecting, sending and waiting."""
         timeout_s = self._settings.call_timeout_s if timeout_s is None else timeout_s

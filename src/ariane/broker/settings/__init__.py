@@ -9,7 +9,7 @@ from ariane.errors import SettingsError
 from ariane.model.address import Address
 from ariane.model.system_topics import TRACE
 from ariane.model.topic import Permission
-from ariane.settings import Key, setting
+from ariane.settings import Key, Secret, setting
 from ariane.store.settings import StoreSettings
 from ariane.transport.settings import TlsSettings, TransportSettings
 
@@ -272,6 +272,15 @@ class BrokerSettings:
         maximum=60,
         doc="Timeout of a registration request.",
     )
+    namesrv_access_key: str | None = setting(
+        None,
+        key="namesrvAccessKey",
+        doc="The account that registrations are signed for, at nameservers with access control. It has this broker's "
+        "name in its `brokers`.",
+    )
+    namesrv_secret_key: Secret | None = setting(
+        None, key="namesrvSecretKey", doc="The secret of that account. Never shown; keep its file readable by you only."
+    )
     announce_timeout_s: float = setting(
         2.0,
         minimum=0.01,
@@ -348,6 +357,8 @@ class BrokerSettings:
         _check_name("brokerClusterName", self.cluster)
         _check_is_master(self.role, self.broker_id)
         _check_port(self.port)
+        if (self.namesrv_access_key is None) != (self.namesrv_secret_key is None):
+            raise SettingsError("namesrvAccessKey and namesrvSecretKey come together: set both or none")
         self.nameservers  # noqa: B018 - an invalid address is reported now, not at the first registration
 
     @property

@@ -167,6 +167,8 @@ def connected(command: Callable[..., Any]) -> Callable[..., Any]:
 def find_connection(namesrv: str | None, profile: str | None, environ: Mapping[str, str]) -> Connection:
     """SettingsError when a name or a file cannot be used; no server is contacted."""
     loaded = _load(profile, environ, namesrv)
+    if loaded.file_warning is not None:
+        click.echo(f"warning: {loaded.file_warning}", err=True)
     origin = loaded.origins["nameservers"]
     if origin != "default":
         return Connection(loaded.settings, origin)

@@ -31,7 +31,9 @@ def load_broker_settings(
         flags=flags,
         unsupported=UNSUPPORTED,
     )
-    return LoadedSettings(again.settings, {**again.origins, "namesrv_addr": _APACHE_VARIABLE}, again.warnings)
+    return LoadedSettings(
+        again.settings, {**again.origins, "namesrv_addr": _APACHE_VARIABLE}, again.warnings, again.file_warning
+    )
 
 
 def to_toml(settings: "DataclassInstance", section: str, names: Container[str] | None = None) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from ariane.cli.common.parameters import listen_address
 from ariane.cli.servers.garbage_collector import collector_disabled
 from ariane.logs import LogForm, configure
 from ariane.model.address import Address
+
+if TYPE_CHECKING:
+    from ariane.settings import LoadedSettings
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +89,7 @@ def namesrv(
         flags=_listen_flags(listen) | {"insecure": insecure},
         unsupported=UNSUPPORTED,
     )
-    _begin_log(log_level, log_format, loaded.warnings)
+    _begin_log(log_level, log_format, loaded)
     if print_config:
         from ariane.cli.config.load import to_toml
 
@@ -148,7 +151,7 @@ def broker(
     flags = _listen_flags(listen) | _advertise_flags(advertise)
     flags |= {"insecure": insecure, "namesrv_addr": namesrv, "store.root": store}
     loaded = load_broker_settings(file, os.environ, flags)
-    _begin_log(log_level, log_format, loaded.warnings)
+    _begin_log(log_level, log_format, loaded)
     if print_config or print_important:
         from ariane.cli.config.load import to_toml
 
@@ -162,10 +165,12 @@ def broker(
     run_server("broker", partial(serve, loaded.settings))
 
 
-def _begin_log(level: str, log_format: str, warnings: tuple[str, ...]) -> None:
+def _begin_log(level: str, log_format: str, loaded: "LoadedSettings[Any]") -> None:
     configure(level, LogForm(log_format), sys.stderr)
-    for warning in warnings:
+    for warning in loaded.warnings:
         log.warning("setting ignored", extra={"setting": warning})
+    if loaded.file_warning is not None:
+        log.warning("settings file is not private", extra={"reason": loaded.file_warning})
 
 
 def _listen_flags(listen: Address | None) -> dict[str, object]:

@@ -28,6 +28,7 @@ from ariane.model.ids import QueueOffset
 from ariane.model.message import Property, StoredMessage
 from ariane.model.route import MASTER_ID, BrokerData, MessageQueue
 from ariane.model.topic import AUTO_CREATE_TEMPLATE
+from ariane.rpc.caller import call_signed
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import Call, HandlerTable, handles
 from ariane.rpc.signing import Signer
@@ -183,8 +184,6 @@ def _unknown(kind: str, group: str) -> RequestFailed:
 A = TypeVar("A", bound=Response)
 
 _VIP_PORT_BELOW = 2
-_SIGNINGS_MAX = 3
-"""Unsigned; then as the server needs it; and once more if the clocks differ."""
 _PROBE = GetMaxOffset(AUTO_CREATE_TEMPLATE, 0)
 """Every broker answers it: of Apache's, too."""
 
@@ -269,16 +268,8 @@ class Instance:
         return read_response(request, await self._call_signed(self._signer, address, command, timeout_s))
 
     async def _call_signed(self, signer: Signer, address: str, command: Command, timeout_s: float | None) -> Command:
-        """Signs as the server needs it: the response to the first request on a connection tells, and refuses it."""
         timeout_s = self.settings.transport.call_timeout_s if timeout_s is None else timeout_s
-        deadline = self.clock.monotonic() + timeout_s
-        connection = self._pool.ready(address) or await self._pool.connection(address, timeout_s)
-        for _ in range(_SIGNINGS_MAX):
-            signer.sign(command, connection)
-            response = await connection.call(command, max(0.0, deadline - self.clock.monotonic()))
-            if not signer.learn(connection, command, response):
-                break
-        return response
+        return await call_signed(self._pool, signer, address, command, timeout_s)
 
     def ready(self, address: str) -> Connection | None:
         """The connection to `address`, for `call_with_frame`: None while it is not open, or if requests are signed."""
