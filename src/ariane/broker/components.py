@@ -84,13 +84,14 @@ class Components:
             topics = Topics(settings, tables.file("topics.json"), clock)
             topics.check_stored(store.store.components.queues.topics())
             groups = Groups(settings, tables.file("subscriptionGroup.json"), clock)
-            offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal())
+            offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal(), clock.monotonic)
             offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))
             clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
             counters = Counters()
             writer = MessageWriter(store, settings, clock, counters)
             transactions = Transactions(store.store, writer, offsets, clock)
             async with (
+                QueueLocks.open(store.store.components, clock.monotonic()) as locks,
                 groups.autosave(clock, settings.offsets_save_interval_s),
                 offsets.autosave(clock, settings.offsets_save_interval_s),
                 clients.expiry_scan(clock),
@@ -125,7 +126,7 @@ class Components:
                     offsets=offsets,
                     clients=clients,
                     statistics=statistics,
-                    locks=QueueLocks(),
+                    locks=locks,
                     writer=writer,
                     pull_waiters=pull_waiters,
                     delayed=delayed,
