@@ -98,6 +98,22 @@ async def test_seek_goes_back_forth_to_the_begin_and_to_the_end(live_cluster: Li
         assert consumer.position(queue) == 3
 
 
+@pytest.mark.parametrize("auto_commit", [True, False])
+async def test_a_seek_takes_the_group_back(live_cluster: LiveCluster, auto_commit: bool) -> None:
+    topic, group = await live_cluster.topic(queues=1), fresh("group")
+    await live_cluster.send(topic, b"0", b"1", b"2", b"3")
+    (queue,) = await live_cluster.queues(topic)
+    consumer = LitePullConsumer(live_cluster.nameserver, group=group, start="earliest", auto_commit=auto_commit)
+    consumer.assign([queue])
+    async with consumer:
+        assert len(await consumer.poll(count=4)) == 4
+        await consumer.commit()
+        assert await consumer.committed(queue) == 4
+        consumer.seek(queue, 1)
+        await consumer.commit()
+        assert await consumer.committed(queue) == 1
+
+
 async def test_a_seek_right_after_assign_is_applied(live_cluster: LiveCluster) -> None:
     topic = await live_cluster.topic(queues=1)
     await live_cluster.send(topic, b"a", b"b", b"c")

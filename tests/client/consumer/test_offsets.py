@@ -1,6 +1,6 @@
 """The in-memory table of offsets, and its store at the broker."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ariane.client.consumer.offsets import OffsetTable, RemoteBrokerOffsetStore
 from ariane.model.route import MessageQueue
@@ -15,13 +15,17 @@ class FakeOffsetStore:
 
     def __init__(self) -> None:
         self.saved: list[dict[MessageQueue, int]] = []
+        self.sought: list[set[MessageQueue]] = []
         self.closed_to: set[MessageQueue] = set()
 
     async def load(self, queue: MessageQueue) -> int | None:
         return None
 
-    async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+    async def save(
+        self, offsets: Mapping[MessageQueue, int], sought: Collection[MessageQueue] = ()
+    ) -> set[MessageQueue]:
         self.saved.append(dict(offsets))
+        self.sought.append(set(sought))
         return set(offsets) - self.closed_to
 
 
@@ -46,6 +50,43 @@ async def test_an_offset_goes_back_only_by_move() -> None:
     assert table.get(QUEUE) == 3
 
 
+async def test_the_group_goes_back_only_with_a_seek_and_only_once() -> None:
+    shelf = FakeOffsetStore()
+    table = OffsetTable(shelf)
+    table.advance(QUEUE, 5)
+    table.correct(OTHER, 5)
+    await table.save()
+    table.move(QUEUE, 3)
+    table.correct(OTHER, 3)
+    shelf.closed_to = {QUEUE}
+    await table.save()
+    shelf.closed_to = set()
+    table.advance(QUEUE, 4)
+    await table.save()
+    table.advance(QUEUE, 6)
+    await table.save()
+    assert shelf.saved == [{QUEUE: 5, OTHER: 5}, {QUEUE: 3, OTHER: 3}, {QUEUE: 4}, {QUEUE: 6}]
+    assert shelf.sought == [set(), {QUEUE}, {QUEUE}, set()]
+
+
+async def test_a_seek_during_the_save_of_another_is_not_forgotten() -> None:
+    class Slow(FakeOffsetStore):
+        async def save(
+            self, offsets: Mapping[MessageQueue, int], sought: Collection[MessageQueue] = ()
+        ) -> set[MessageQueue]:
+            if not self.saved:
+                table.move(QUEUE, 2)
+            return await super().save(offsets, sought)
+
+    shelf = Slow()
+    table = OffsetTable(shelf)
+    table.move(QUEUE, 5)
+    await table.save()
+    await table.save()
+    assert shelf.saved == [{QUEUE: 5}, {QUEUE: 2}]
+    assert shelf.sought == [{QUEUE}, {QUEUE}]
+
+
 async def test_an_offset_that_could_not_be_saved_stays_due() -> None:
     shelf = FakeOffsetStore()
     table = OffsetTable(shelf)
@@ -59,7 +100,9 @@ async def test_an_offset_that_could_not_be_saved_stays_due() -> None:
 
 async def test_an_offset_that_moved_on_during_the_save_stays_due() -> None:
     class Slow(FakeOffsetStore):
-        async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        async def save(
+            self, offsets: Mapping[MessageQueue, int], sought: Collection[MessageQueue] = ()
+        ) -> set[MessageQueue]:
             table.advance(QUEUE, 9)
             return await super().save(offsets)
 

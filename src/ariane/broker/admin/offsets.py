@@ -12,6 +12,7 @@ from ariane.broker.groups.resets import OffsetResets, offsets_of_members
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.errors import RequestFailed, StoreFull
+from ariane.model.group import ConsumeType
 from ariane.model.ids import QueueOffset
 from ariane.rpc.handlers import Call, handles
 from ariane.store.blocking_io import IoSteps, run_in_executor
@@ -96,11 +97,25 @@ class ConsumerOffsetHandlers:
                 f"offset {request.commit_offset} is not in queue {request.queue_id} of {request.topic}, "
                 f"which ends at {end}; the stored offset is unchanged",
             )
+        target = (request.consumer_group, request.topic, request.queue_id, request.commit_offset)
         try:
-            self.offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+            if not self.offsets.advance(*target) and self._is_moved_on_purpose(request, call):
+                self.offsets.commit(*target)
         except StoreFull as error:  # the journal has logged it, once: clients commit every few seconds
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"the offset is not stored: {error}") from None
         return UpdateOffsetResponse()
+
+    def _is_moved_on_purpose(self, request: UpdateConsumerOffset, call: Call) -> bool:
+        """Whether a lower offset is meant. Our clients say it. Of Apache's clients, pull consumers have a position that
+        the application chooses. Its tools are not members of the group, and wait for the response, while its
+        consumers commit one-way: after a restart of the broker they do so before their first heartbeat."""
+        if request.seek is not None:
+            return request.seek
+        group = self.clients.group(request.consumer_group)
+        if group is None:
+            return not call.command.is_oneway
+        is_member = call.connection in group.members
+        return group.consume_type is ConsumeType.CONSUME_ACTIVELY or not (is_member or call.command.is_oneway)
 
     def _check_target(self, request: UpdateConsumerOffset) -> None:
         config = self.topics.get(request.topic)

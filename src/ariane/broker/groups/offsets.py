@@ -12,6 +12,7 @@ committed since the last save: messages are consumed again, none is skipped.
 """
 
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -65,6 +66,9 @@ class OffsetJournal:
 # --- table ---
 
 NO_OFFSET = -1
+RESET_S = 60.0
+"""How long after a reset members may commit lower offsets. Apache's client waits 10 s for its handlers, and repeats its
+old offset meanwhile."""
 _NO_OFFSETS: Mapping[int, int] = {}
 
 
@@ -81,12 +85,19 @@ def can_be_committed(offset: int, queue_end: int) -> bool:
 class ConsumerOffsets:
     """Committed offsets by group, topic and queue. Use on the event loop only."""
 
-    def __init__(self, file: JsonTable | None, journal: OffsetJournal | None = None) -> None:
+    def __init__(
+        self,
+        file: JsonTable | None,
+        journal: OffsetJournal | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._autosave = Autosave(file, self._snapshot, self._saved)
         self._journal = journal
         self._snapshot_journal_number = 0
         self._topics: dict[str, dict[str, dict[int, int]]] = {}  # by group, topic and queue
         self._groups: dict[str, set[str]] = {}  # by topic
+        self._monotonic = monotonic
+        self._resets: dict[tuple[str, str, int], tuple[int, float]] = {}  # lowest offset admitted, and until when
         for key, queues in _load(file).items():
             topic, _, group = key.partition("@")  # topic names contain no "@"
             for queue_id, offset in queues.items():
@@ -120,8 +131,33 @@ class ConsumerOffsets:
 
     # --- changing ---------------------------------------------------------------------------------------------------
 
+    def advance(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Stores what a consumer has consumed up to. False if that is less than the group has: nothing changes.
+
+        A lower offset comes from a member that lost its queue to another, perhaps while the broker was down. Messages
+        below the stored one are consumed, so the statement is true and tells nothing new; Apache's broker would store
+        it, and the group would consume them again. After a reset, members move back.
+        """
+        if offset < self.get(group, topic, queue_id) and not self._is_admitted_by_reset(group, topic, queue_id, offset):
+            fields = {"group": group, "topic": topic, "queue": queue_id, "offset": offset}
+            log.debug("a commit that goes back is ignored", extra=fields)
+            return False
+        self.commit(group, topic, queue_id, offset)
+        return True
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Stores the offset, and lets members commit it and what follows, although they are further."""
+        self.commit(group, topic, queue_id, offset)
+        now = self._monotonic()
+        self._resets = {key: reset for key, reset in self._resets.items() if reset[1] > now}
+        self._resets[group, topic, queue_id] = (offset, now + RESET_S)
+
+    def _is_admitted_by_reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        lowest, until = self._resets.get((group, topic, queue_id), (0, 0.0))
+        return offset >= lowest and self._monotonic() < until
+
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Stores any offset, also a lower one: consumers may seek back. StoreFull, with nothing changed, if the journal
+        """Stores any offset, also a lower one: for tools and seeks. StoreFull, with nothing changed, if the journal
         cannot be written."""
         before = self.get(group, topic, queue_id)
         if offset == before:

@@ -72,7 +72,7 @@ class OffsetResets:
         # Broadcasting members store their offsets locally: an offset here would only show as lag.
         if online is None or online.message_model is not MessageModel.BROADCASTING:
             for queue_id, offset in targets.items():
-                self.offsets.commit(request.group, request.topic, queue_id, offset)
+                self.offsets.reset(request.group, request.topic, queue_id, offset)
         log.info("offsets reset", extra={"group": request.group, "topic": request.topic, "online": online is not None})
         return self._by_queue(request.topic, targets)
 

@@ -55,7 +55,7 @@ def commit_offset_of(request: Pull, queue: ConsumeQueue, offsets: ConsumerOffset
     that it was stored, and the client sends it again."""
     if request.sys_flag & _COMMIT_OFFSET and can_be_committed(request.commit_offset, queue.max_offset):
         try:
-            offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+            offsets.advance(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
         except StoreFull:
             return  # logged by the journal, once
 

@@ -150,7 +150,7 @@ class Resets:
     # --- applying ---------------------------------------------------------------------------------------------------
 
     async def _store(self, brokers: dict[str, Broker], plan: ResetPlan, move: Move) -> None:
-        request = UpdateConsumerOffset(plan.group, plan.topic, move.queue.queue_id, QueueOffset(move.target))
+        request = UpdateConsumerOffset(plan.group, plan.topic, move.queue.queue_id, QueueOffset(move.target), seek=True)
         await self._requests.call(brokers[move.queue.broker_name].address, request)
 
     async def _reset_running(self, brokers: dict[str, Broker], plan: ResetPlan, move: Move) -> None:
@@ -230,7 +230,7 @@ class OffsetAdmin:
             raise ClientError(f"offset {offset}: an offset is 0 or more")
         broker = await self._requests.broker_of_queue(queue)
         await self._requests.call(
-            broker.address, UpdateConsumerOffset(group, queue.topic, queue.queue_id, QueueOffset(offset))
+            broker.address, UpdateConsumerOffset(group, queue.topic, queue.queue_id, QueueOffset(offset), seek=True)
         )
 
     # --- resets -----------------------------------------------------------------------------------------------------

@@ -226,13 +226,14 @@ class LitePullComponents:
 
     def seek(self, assigned: AssignedQueue, offset: int) -> None:
         assigned.restart(offset)
+        self.offsets.sought(assigned.queue)
         if self.inbox.auto_commit:
             self.offsets.move(assigned.queue, offset)
 
     async def commit(self) -> None:
         self.inbox.acknowledge()
         for assigned in self.assigned.all():
-            self.offsets.move(assigned.queue, assigned.process.commit_offset)
+            self.offsets.correct(assigned.queue, assigned.process.commit_offset)
         await self.offsets.save()
 
 
@@ -245,6 +246,8 @@ async def _start_offset(
 ) -> StartOffset:
     start_offset = await find_start_offset(queue, await offsets.load(queue), options.start, QueueBounds(instance))
     offset = pending_seeks.pop(queue, None)
+    if offset is not None:
+        offsets.sought(queue)
     return start_offset if offset is None else StartOffset(offset, "the application called seek()")
 
 

@@ -33,8 +33,10 @@ class OffsetStore(Protocol):
     async def load(self, queue: MessageQueue) -> int | None:
         """The stored offset, None if there is none. A failed request raises: it must not be taken for "none"."""
 
-    async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Returns the queues whose offset is now stored."""
+    async def save(
+        self, offsets: Mapping[MessageQueue, int], sought: Collection[MessageQueue] = ()
+    ) -> set[MessageQueue]:
+        """Returns the queues whose offset is now stored. In the queues of `sought`, the group may go back."""
 
 
 class RemoteBrokerOffsetStore:
@@ -59,23 +61,31 @@ class RemoteBrokerOffsetStore:
                 return None
             raise
 
-    async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+    async def save(
+        self, offsets: Mapping[MessageQueue, int], sought: Collection[MessageQueue] = ()
+    ) -> set[MessageQueue]:
         saved: set[MessageQueue] = set()
         brokers = TaskSet()
         for broker in sorted({queue.broker_name for queue in offsets}):
             at_broker = {queue: offset for queue, offset in offsets.items() if queue.broker_name == broker}
-            brokers.spawn(self._save_at(broker, at_broker, saved))
+            brokers.spawn(self._save_at(broker, at_broker, sought, saved))
         try:
             await brokers.wait()
         finally:
             brokers.cancel()
         return saved
 
-    async def _save_at(self, broker: str, offsets: dict[MessageQueue, int], saved: set[MessageQueue]) -> None:
+    async def _save_at(
+        self,
+        broker: str,
+        offsets: dict[MessageQueue, int],
+        sought: Collection[MessageQueue],
+        saved: set[MessageQueue],
+    ) -> None:
         async with self._locks[broker]:
             for queue, offset in offsets.items():
                 try:
-                    await self._save_one(queue, offset)
+                    await self._save_one(queue, offset, seek=queue in sought)
                 except ArianeError as error:
                     log.warning("offset not saved", extra={"queue": queue, "offset": offset, "reason": str(error)})
                     if isinstance(error, TransportError):
@@ -83,10 +93,10 @@ class RemoteBrokerOffsetStore:
                 else:
                     saved.add(queue)
 
-    async def _save_one(self, queue: MessageQueue, offset: int) -> None:
+    async def _save_one(self, queue: MessageQueue, offset: int, *, seek: bool) -> None:
         """Waits for the response. Apache's client sends this one-way and does not notice when it is lost."""
         address = await broker_of(self._instance, queue)
-        request = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset))
+        request = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset), seek)
         await self._instance.call(address, request, _TIMEOUT_S)
 
 
@@ -97,6 +107,7 @@ class OffsetTable:
         self._store = store
         self._offsets: dict[MessageQueue, int] = {}
         self._unsaved: set[MessageQueue] = set()
+        self._sought: set[MessageQueue] = set()
 
     def get(self, queue: MessageQueue) -> int | None:
         return self._offsets.get(queue)
@@ -110,25 +121,39 @@ class OffsetTable:
     def advance(self, queue: MessageQueue, offset: int) -> None:
         """Only forward: handlers that finish late report smaller offsets."""
         if offset > self._offsets.get(queue, -1):
-            self.move(queue, offset)
+            self.correct(queue, offset)
 
-    def move(self, queue: MessageQueue, offset: int) -> None:
-        """In either direction: for resets and seeks."""
+    def correct(self, queue: MessageQueue, offset: int) -> None:
+        """In either direction, but the group's stored offset does not go back."""
         self._offsets[queue] = offset
         self._unsaved.add(queue)
+
+    def move(self, queue: MessageQueue, offset: int) -> None:
+        """In either direction, with the group: for resets and seeks."""
+        self.sought(queue)
+        self.correct(queue, offset)
+
+    def sought(self, queue: MessageQueue) -> None:
+        """The next offset of this queue that is saved may be a lower one."""
+        self._sought.add(queue)
 
     async def save(self, queues: Collection[MessageQueue] | None = None) -> None:
         """Saves changed offsets. An offset that could not be saved is tried again with the next call."""
         due = {queue: self._offsets[queue] for queue in self._unsaved if queues is None or queue in queues}
         if not due:
             return
-        for queue in await self._store.save(due):
-            if self._offsets.get(queue) == due[queue]:
+        sought = self._sought & due.keys()
+        for queue in await self._store.save(due, sought):
+            now = self._offsets.get(queue, due[queue])
+            if now >= due[queue]:  # not if another seek came meanwhile
+                self._sought.discard(queue)
+            if now == due[queue]:
                 self._unsaved.discard(queue)
 
     def forget(self, queue: MessageQueue) -> None:
         self._offsets.pop(queue, None)
         self._unsaved.discard(queue)
+        self._sought.discard(queue)
 
 
 # --- offsets in a file ---
@@ -155,7 +180,9 @@ class LocalFileOffsetStore:
     async def load(self, queue: MessageQueue) -> int | None:
         return (await self._loaded()).get(queue)
 
-    async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+    async def save(
+        self, offsets: Mapping[MessageQueue, int], sought: Collection[MessageQueue] = ()
+    ) -> set[MessageQueue]:
         table = await self._loaded()
         table.update(offsets)
         try:

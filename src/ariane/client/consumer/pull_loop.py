@@ -208,7 +208,7 @@ class PullLoop:
         )
         assigned.replace(result.next_offset)
         if self.saves_corrections:
-            self.offsets.move(assigned.queue, result.next_offset)
+            self.offsets.correct(assigned.queue, result.next_offset)
             await self.offsets.save([assigned.queue])
 
     async def _after_failure(self, assigned: AssignedQueue, error: ArianeError, backoff: Backoff) -> None:

@@ -37,6 +37,8 @@ class UpdateConsumerOffset(Request[UpdateOffsetResponse], frozen=True):
     topic: str
     queue_id: Int32
     commit_offset: QueueOffset64
+    seek: bool | None = None
+    """From our clients: whether the group is moved on purpose, also back, instead of having consumed up to here."""
 
 
 @request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, served_by=ServedBy.BROKER)
