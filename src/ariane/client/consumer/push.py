@@ -23,7 +23,7 @@ from ariane.client.consumer.allocation import AVERAGELY, Allocation
 from ariane.client.consumer.base import Consumer, GroupMember
 from ariane.client.consumer.concurrent import ConcurrentConsumption
 from ariane.client.consumer.invocation import ConsumeTrace, Handler, HandlerCalls, OnError, TopicCounts
-from ariane.client.consumer.locks import RENEW_INTERVAL_S, QueueLockClient
+from ariane.client.consumer.locks import RENEW_INTERVAL_S, RETRY_INTERVAL_S, QueueLockClient
 from ariane.client.consumer.message import BODY_BYTES_MAX
 from ariane.client.consumer.offsets import (
     LocalFileOffsetStore,
@@ -188,12 +188,24 @@ class PushComponents:
         if isinstance(self.consumption, ConcurrentConsumption):
             jobs += self.consumption.jobs()
         if self.locks is not None:
-            jobs.append(partial(every, clock, RENEW_INTERVAL_S, self._renew_locks, RENEW_INTERVAL_S))
+            jobs.append(partial(self._keep_locks, self.locks))
         return jobs
 
-    async def _renew_locks(self) -> None:
-        if self.locks is not None:
-            await self.locks.renew(self.member.assigned.all())
+    async def _keep_locks(self, locks: QueueLockClient) -> None:
+        """Renews every 20 s. After a failure, and for queues that could not be unlocked, the brokers are asked soon."""
+        clock, renewed_s, is_complete = self.instance.clock, self.instance.clock.monotonic(), True
+        while True:
+            await clock.sleep(RETRY_INTERVAL_S)
+            await locks.release_again()
+            if is_complete and clock.monotonic() - renewed_s < RENEW_INTERVAL_S:
+                continue
+            renewed_s = clock.monotonic()
+            renewal = await locks.renew(self.member.assigned.all())
+            is_complete = renewal.is_complete
+            for queue in renewal.lost:
+                self.member.assigned.revoke(queue)
+            if renewal.lost:
+                self.member.rebalance.trigger()
 
 
 def retry_subscription(group: str) -> Subscription:

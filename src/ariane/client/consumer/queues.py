@@ -228,19 +228,32 @@ class AssignedQueues:
             return self._check(self._queues[queue])
         if queue in self._revoking:
             return False
-        locked_until = 0.0
-        if self._guard is not None:
-            until = await self._guard.acquire(queue)
-            if until is None:
+        try:
+            locked_until = 0.0 if self._guard is None else await self._guard.acquire(queue)
+            if locked_until is None:
                 log.info("queue still locked by another member", extra={"queue": queue})
                 return False
-            locked_until = until
-        start_offset = await self._find_start_offset(queue)
+            start_offset = await self._find_start_offset(queue)
+        except BaseException:
+            # The broker may have locked it for this member, which then would keep the queue from all others.
+            self._unlock_unassigned(queue)
+            raise
         log.info("queue assigned", extra={"queue": queue, "offset": start_offset.offset, "reason": start_offset.reason})
         assigned = self._queues[queue] = AssignedQueue(queue, start_offset.offset, self._jobs)
         assigned.locked_until = locked_until
         assigned.start()
         return True
+
+    def _unlock_unassigned(self, queue: MessageQueue) -> None:
+        if self._guard is not None:
+            self._revoking.add(queue)
+            self._revoke_tasks.spawn(self._unlock(self._guard, queue))
+
+    async def _unlock(self, guard: QueueGuard, queue: MessageQueue) -> None:
+        try:
+            await guard.release(queue)
+        finally:
+            self._revoking.discard(queue)
 
     def _check(self, assigned: AssignedQueue) -> bool:
         """A task that has ended is a bug, but the queue must not get stuck: it is assigned again."""

@@ -10,7 +10,7 @@ from ariane.client.consumer.allocation import Allocation
 from ariane.client.core.instance import Instance
 from ariane.client.core.queue_bounds import readable_queues
 from ariane.errors import ArianeError
-from ariane.lifecycle import Backoff, Job, every
+from ariane.lifecycle import Backoff, Job, TaskSet, every
 from ariane.model.group import MessageModel
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.route import MessageQueue, TopicRoute
@@ -18,6 +18,8 @@ from ariane.model.route import MessageQueue, TopicRoute
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 20.0
+_LOCK_WAIT_S = 5.0
+"""A queue that its last member has just unlocked must not wait for long."""
 
 QueuesChanged = Callable[[str, frozenset[MessageQueue], frozenset[MessageQueue]], None]
 """Called with the topic, all its queues, and those that are now assigned to this consumer."""
@@ -52,6 +54,8 @@ class Rebalance:
         self._last: dict[str, tuple[frozenset[MessageQueue], frozenset[MessageQueue]]] = {}
         self._listeners: list[QueuesChanged] = []
         self._warned: set[str] = set()
+        self._is_waiting = False
+        """Whether a queue of this member still belongs to another."""
         instance.routes.on_change(self._route_changed)
 
     def trigger(self) -> None:
@@ -72,11 +76,25 @@ class Rebalance:
                 backoff.reset()
                 await self._due.wait()
             else:
-                await self._instance.clock.sleep(backoff.next_s())
+                await self._wait_at_most(min(backoff.next_s(), _LOCK_WAIT_S if self._is_waiting else INTERVAL_S))
+
+    async def _wait_at_most(self, seconds: float) -> None:
+        """Until the next trigger: members that join or leave change what is missing."""
+        timer = TaskSet()
+        timer.spawn(self._trigger_after(seconds))
+        try:
+            await self._due.wait()
+        finally:
+            timer.cancel()
+
+    async def _trigger_after(self, seconds: float) -> None:
+        await self._instance.clock.sleep(seconds)
+        self.trigger()
 
     async def run_once(self) -> bool:
         """One pass over all topics; False if something is missing that may be there soon."""
         complete = True
+        self._is_waiting = False
         for topic in [*self._last.keys() - set(self._topics)]:
             self._revoke_all_but(topic, frozenset())
             del self._last[topic]
@@ -107,6 +125,7 @@ class Rebalance:
         complete = True
         for queue in sorted(mine):
             complete &= await self._assigned.assign(queue)
+        self._is_waiting |= not complete
         if self._last.get(topic) != (all_queues, mine):
             self._last[topic] = (all_queues, mine)
             log.info("queues rebalanced", extra={"topic": topic, "all": len(all_queues), "mine": len(mine)})
