@@ -43,6 +43,8 @@ fuzz: $(STAMP) ## The fuzz tests with a long budget (FUZZ_SECONDS=300)
 
 chaos: $(STAMP) ## Kill -9 two hundred times; cut the power of a loop-mounted disk (needs root)
 	@ARIANE_KILLS=200 $(BIN)/pytest tests/store/test_kill.py
+	@ARIANE_ORDERED_KILLS=20 ARIANE_DELAYED_KILLS=20 $(BIN)/pytest tests/cluster/test_ordered_kill.py tests/cluster/test_delayed_kill.py
+	@$(BIN)/python -m tests.chaos.kills 200
 	@$(BIN)/python -m tests.chaos.power_cut
 
 bench: $(STAMP) ## Beside Apache RocketMQ, NATS and Redis, for docs/performance.md (OPTIONS=--quick: a smoke run)
