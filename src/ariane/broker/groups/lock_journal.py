@@ -8,10 +8,10 @@ A renewal changes no holder and writes nothing; at a start, the life of every lo
                                  1c2f0a9b ["billing","10.0.0.7@4711","orders","broker-a",3]    locked by that client
                                  5d0331e2 ["billing",null,"orders","broker-a",3]               free
 
-Each line begins with its CRC-32. The file is allocated as a whole; when it is full, a new one with the current locks
-replaces it. A clean stop syncs it. It says nothing after a crash of the machine, if it is damaged, if it is not there
-although the store was used, or if a change could not be written (then its first line says `incomplete`): in these cases
-no lock is granted for the life of a lock (`QueueLocks`).
+Each line begins with its checksum, as in other journals (store/config/journal.py). The file is allocated as a whole;
+when it is full, a new one with the current locks replaces it. A clean stop syncs it. It says nothing after a crash of
+the machine, if it is damaged, if it is not there although the store was used, or if a change could not be written (then
+its first line says `incomplete`): in these cases no lock is granted for the life of a lock (`QueueLocks`).
 """
 
 import json
@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ariane.model.route import MessageQueue
+from ariane.store.config.journal import checked_line, line_with_checksum
 from ariane.store.disk import Disk, File, read_all
-from ariane.wire.hashes import crc32
 
 log = logging.getLogger(__name__)
 
@@ -125,14 +125,13 @@ class LockJournal:
 
 def _encode(changes: Iterable[LockChange]) -> Iterator[bytes]:
     for group, queue, client_id in changes:
-        text = json.dumps([group, client_id, queue.topic, queue.broker_name, queue.queue_id], separators=(",", ":"))
-        line = text.encode()
-        yield b"%08x %s\n" % (crc32(line), line)
+        fields = [group, client_id, queue.topic, queue.broker_name, queue.queue_id]
+        yield line_with_checksum(json.dumps(fields, separators=(",", ":")))
 
 
-def _decode(line: bytes) -> LockChange | None:
-    checksum, _, text = line.partition(b" ")
-    if not text or checksum != b"%08x" % crc32(text):
+def _decode(raw: bytes) -> LockChange | None:
+    line = checked_line(raw)
+    if not line:
         return None
-    group, client_id, topic, broker_name, queue_id = json.loads(text)
+    group, client_id, topic, broker_name, queue_id = json.loads(line)
     return group, MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id), client_id

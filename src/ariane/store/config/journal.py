@@ -70,7 +70,7 @@ class Journal:
 
     def append(self, line: str) -> None:
         """StoreFull if it cannot be written: then the change would not survive a kill."""
-        data = _with_checksum(line)
+        data = line_with_checksum(line)
         try:
             self._file_for(len(data)).write(data, self._end)
         except OSError as error:
@@ -124,7 +124,7 @@ class Journal:
         if self._disk.size(path) is not None:  # left by an attempt that had no space for its first line
             self._disk.remove(path)
         file = self._disk.create(path, JOURNAL_BYTES, allocated=JOURNAL_BYTES)
-        head = _with_checksum(f"{_BOOT}{self._boot}") * _HEAD_LINES
+        head = line_with_checksum(f"{_BOOT}{self._boot}") * _HEAD_LINES
         try:
             file.write(head, 0)
         except OSError:
@@ -167,7 +167,7 @@ def read_journal(data: bytes) -> JournalLines:
     boot: str | None = None
     lines, damaged, position = list[str](), list[int](), 0
     for raw in written.split(b"\n"):
-        line = _checked(raw)
+        line = checked_line(raw)
         if line is None and raw:
             damaged.append(position)
         elif line is not None and line.startswith(_BOOT):
@@ -184,12 +184,13 @@ def _without_checksums(written: bytes) -> JournalLines:
     return JournalLines(boot.removeprefix(_BOOT), lines[:-1], [])
 
 
-def _with_checksum(line: str) -> bytes:
+def line_with_checksum(line: str) -> bytes:
     data = line.encode()
     return b"%08x %s\n" % (running_crc32(data), data)
 
 
-def _checked(raw: bytes) -> str | None:
+def checked_line(raw: bytes) -> str | None:
+    """The line without its checksum; None if it is not intact."""
     checksum, data = raw[:_CHECKSUM_DIGITS], raw[_CHECKSUM_DIGITS + 1 :]
     if raw[_CHECKSUM_DIGITS : _CHECKSUM_DIGITS + 1] != b" " or checksum != b"%08x" % running_crc32(data):
         return None
