@@ -1,10 +1,13 @@
 """Request signatures: the signed content, and verification."""
 
+import hmac
+from base64 import b64encode
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.wire.signature import access_key_of, content_to_sign, sign, verify
+from ariane.wire.signature import access_key_of, content_to_sign, content_v2, sign, sign_v2, verify, verify_v2
 
 SECRET = "12345678"
 
@@ -83,6 +86,34 @@ def test_a_wrong_signature_is_refused_whatever_it_contains(claimed: str) -> None
 
 def test_a_request_without_a_signature_is_not_verified() -> None:
     assert not verify(SECRET, {"topic": "T", "AccessKey": "RocketMQ"}, None)
+
+
+def test_version_2_signs_code_names_values_and_body() -> None:
+    ext = {"topic": 'T"', "AccessKey": "RocketMQ", "SignatureNonce": "c.1", "SignedAt": "5", "SignatureV2": "left out"}
+    content = content_v2(105, ext, b"body")
+    assert content == (
+        b'["2 105","AccessKey","RocketMQ","SignatureNonce","c.1","SignedAt","5","topic","T\\""]' + b"body"
+    )
+    expected = b64encode(hmac.digest(SECRET.encode(), content, "sha256")).decode()
+    assert sign_v2(SECRET, content) == expected
+    assert verify_v2(SECRET, 105, ext | {"SignatureV2": expected}, b"body")
+    assert not verify_v2(SECRET, 106, ext | {"SignatureV2": expected}, b"body")
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.text(max_size=5), st.text(max_size=10), max_size=5),
+    st.dictionaries(st.text(max_size=5), st.text(max_size=10), max_size=5),
+    st.binary(max_size=20),
+    st.binary(max_size=20),
+)
+def test_two_requests_have_the_same_content_of_version_2_only_if_they_are_the_same(
+    first: dict[str, str], second: dict[str, str], body: bytes, other_body: bytes
+) -> None:
+    first.pop("SignatureV2", None)
+    second.pop("SignatureV2", None)
+    same = first == second and body == other_body
+    assert (content_v2(10, first, body) == content_v2(10, second, other_body)) is same
 
 
 def test_a_lone_surrogate_is_signed_as_java_does() -> None:

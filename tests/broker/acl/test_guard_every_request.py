@@ -281,6 +281,15 @@ async def test_a_transaction_is_ended_only_by_who_may_publish_to_its_topic(tmp_p
         assert queue.max_offset == 2
 
 
+async def test_a_refusal_does_not_tell_in_which_topic_a_message_is(tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        back = send.SendBack(offset=on.offset, group=OTHER_GROUP, delay_level=0)
+        for request in (messages.ViewMessage(on.offset), back, outcome(on.half)):
+            response = await on.client.call(request, OTHER)
+            assert response.code == ResponseCode.NO_PERMISSION
+            assert TOPIC not in (response.remark or "")
+
+
 async def test_a_half_message_is_not_sent_to_a_stranger_who_calls_himself_a_producer(tmp_path: Path) -> None:
     """A check request contains the message."""
     asked: dict[str, list[Command]] = {OTHER: [], WRITER: []}

@@ -28,24 +28,27 @@ class Rights:
     def may_publish(self, topic: str) -> bool:
         return self.allows(on_topic(topic, PUB))
 
-    def require_read(self, topic: str) -> None:
-        """RequestFailed unless messages of `topic` may be read."""
-        self._require(on_topic(topic, SUB))
-
     def require_publish(self, topic: str) -> None:
-        """RequestFailed unless messages may be sent to `topic`."""
-        self._require(on_topic(topic, PUB))
-
-    def require_known(self, topic: str) -> None:
-        """RequestFailed unless `topic` may be read or written."""
-        self._require(on_topic(topic, ANY))
-
-    def require_group(self, group: str) -> None:
-        self._require(on_group(group))
-
-    def _require(self, requirement: Requirement) -> None:
+        """RequestFailed unless messages may be sent to `topic`, which the request names."""
+        requirement = on_topic(topic, PUB)
         if not self.allows(requirement):
             raise RequestFailed(ResponseCode.NO_PERMISSION, f"No default permission for {requirement}")
+
+    def require_read_of_message(self, topic: str) -> None:
+        """RequestFailed unless a message, which the request names by its offset, may be read in its `topic`."""
+        self._require_on_message(on_topic(topic, SUB))
+
+    def require_end_of_transaction(self, topic: str) -> None:
+        """RequestFailed unless a half message may be published in its own `topic`."""
+        self._require_on_message(on_topic(topic, PUB))
+
+    def _require_on_message(self, requirement: Requirement) -> None:
+        """The remark does not name the topic: who tries all offsets should not learn which topics there are."""
+        if not self.allows(requirement):
+            permission = requirement.permission.name
+            raise RequestFailed(
+                ResponseCode.NO_PERMISSION, f"the topic of this message requires the permission {permission}"
+            )
 
 
 EVERYTHING = Rights(lambda _: True)

@@ -82,7 +82,7 @@ class MessageHandlers:
                 ResponseCode.SYSTEM_ERROR,
                 f"no message starts at offset {request.offset}: it was deleted, or the id belongs to another broker",
             )
-        self.rights_of(call).require_read(view.topic)
+        self.rights_of(call).require_read_of_message(view.topic)
         return MessageResponse(body=bytes(record))
 
     async def _record(self, physical: int) -> memoryview | None:

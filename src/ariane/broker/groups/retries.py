@@ -47,7 +47,7 @@ class RetryHandlers:
             return Response()
         retry_topic(self.topics, group, unit_mode=request.unit_mode)
         record, view = await self._read_message(request.offset)
-        self.rights_of(call).require_read(view.topic)
+        self.rights_of(call).require_read_of_message(view.topic)
         client_limit = request.max_reconsume_times if call.command.version >= Version.V3_4_9 else None
         message = send_back_message(
             inbound_message_of(record),

@@ -103,7 +103,7 @@ class Transactions:
         if decision is Decision.UNKNOWN:
             return None
         half = _half_record_of(request, record)
-        rights.require_publish(half.real_topic)
+        rights.require_end_of_transaction(half.real_topic)
         newest = self.open.newest(half.first_offset)
         if newest is not None:
             return Outcome(half, newest, decision)
