@@ -1,4 +1,6 @@
-"""Structured concurrency: background jobs, task sets, periodic jobs and back-off. The only module that creates tasks.
+"""Structured concurrency: background jobs, task sets, periodic jobs, long work in slices, and back-off.
+
+The only module that creates tasks.
 
 A long-running job runs in `background()`, which waits for it and fails with it. The tasks of a connection are in a
 `TaskSet`, which its owner drains. So no task outlives its owner and no exception is lost.
@@ -6,13 +8,17 @@ A long-running job runs in `background()`, which waits for it and fails with it.
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from ariane.clock import Clock
 
 Job = Callable[[], Coroutine[Any, Any, None]]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -61,6 +67,55 @@ class TaskSet:
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=timeout_s)
         return not self._tasks
+
+
+# --- long work ---
+
+SLICE_S = 0.005
+"""How long work in slices keeps the event loop at a time."""
+
+_long_work: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+def _turn() -> asyncio.Lock:
+    """One at a time on each loop, first come, first served: a hundred long requests must not add up to a long pause."""
+    return _long_work.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+class Slices:
+    """Long work on the event loop, in slices: `async with Slices() as slices`, and `await slices.pause()` at least
+    every millisecond. Others run between two slices, also other long work."""
+
+    def __init__(self) -> None:
+        self._has_turn = False
+        self._began = 0.0
+
+    async def __aenter__(self) -> "Slices":
+        await self._take_turn()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._has_turn:
+            _turn().release()
+
+    async def pause(self) -> None:
+        """Returns at once while the slice has time left."""
+        if time.perf_counter() - self._began >= SLICE_S:
+            self._has_turn = False
+            _turn().release()
+            await asyncio.sleep(0)
+            await self._take_turn()
+
+    async def _take_turn(self) -> None:
+        await _turn().acquire()
+        self._has_turn = True
+        self._began = time.perf_counter()
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Long computing in a thread, for example of a large text; one at a time, because threads compete for the GIL."""
+    async with _turn():
+        return await asyncio.to_thread(function, *args, **kwargs)
 
 
 class Backoff:

@@ -1,5 +1,6 @@
 """Topics: creation, validation and persistence."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -47,17 +48,22 @@ def failure(call: Any, *arguments: Any) -> RequestFailed:
     return caught.value
 
 
-def test_a_topic_outlives_the_process(tmp_path: Path) -> None:
+async def test_a_topic_outlives_the_process(tmp_path: Path) -> None:
     topics = topics_of(file_under(tmp_path))
     topics.put(topic(order=True))
+    assert not topics.is_saved("orders")
+    await topics.saved()
+    assert topics.is_saved("orders")
     again = topics_of(file_under(tmp_path))
     assert again.get("orders") == topic(order=True)
     assert again.version == topics.version
 
 
-def test_the_file_is_what_apache_writes(tmp_path: Path) -> None:
+async def test_the_file_is_what_apache_writes(tmp_path: Path) -> None:
     file = file_under(tmp_path)
-    topics_of(file).put(topic())
+    topics = topics_of(file)
+    topics.put(topic())
+    await topics.saved()
     written = json.loads(file.path.read_text())
     assert list(written) == ["arianeCrc32", "dataVersion", "topicConfigTable"]
     assert written["dataVersion"] == {"counter": 1, "timestamp": 1_700_000_000_000}
@@ -104,14 +110,27 @@ def test_every_change_has_a_new_version_and_notifies_listeners() -> None:
     assert topics.version.counter == 2
 
 
-def test_a_change_that_cannot_be_saved_has_no_effect(tmp_path: Path) -> None:
+async def test_a_change_that_cannot_be_saved_is_an_error_until_it_can(tmp_path: Path) -> None:
     topics = topics_of(JsonTable(RealDisk(), tmp_path / "file" / "topics.json"))
     (tmp_path / "file").write_text("not a directory")
-    changes: list[TopicConfig | None] = []
-    topics.on_change(changes.append)
-    with pytest.raises(StoreError, match="no topic was changed"):
-        topics.put(topic())
-    assert (topics.get("orders"), topics.version.counter, changes) == (None, 0, [])
+    topics.put(topic())
+    with pytest.raises(StoreError, match="cannot be saved"):
+        await topics.saved()
+    assert not topics.is_saved("orders")
+    (tmp_path / "file").unlink()
+    await topics.saved()
+    assert topics.is_saved("orders")
+    assert topics_of(JsonTable(RealDisk(), tmp_path / "file" / "topics.json")).get("orders") == topic()
+
+
+async def test_what_changes_during_a_save_is_not_saved_yet(tmp_path: Path) -> None:
+    topics = topics_of(file_under(tmp_path))
+    topics.put(topic("first"))
+    saving = asyncio.ensure_future(topics.saved())
+    await asyncio.sleep(0)  # its snapshot is taken
+    topics.put(topic("second"))
+    await saving
+    assert (topics.is_saved("first"), topics.is_saved("second")) == (True, False)
 
 
 # --- made by sending

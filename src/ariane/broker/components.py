@@ -17,7 +17,7 @@ from ariane.broker.schedule.timer import TimerDelivery
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.stats.counters import Counters
 from ariane.broker.stats.statistics import Statistics
-from ariane.broker.topics import Topics
+from ariane.broker.topics import CreationLimit, Topics
 from ariane.broker.transactions.checks import MayBeAsked, TransactionChecks
 from ariane.broker.transactions.half_messages import HALF_QUEUE
 from ariane.broker.transactions.outcomes import Transactions
@@ -81,9 +81,10 @@ class Components:
             StoreService.open(settings.store, clock, store_host) as store,
         ):
             tables = _Tables(store.store.components.disk, store.store.components.layout)
-            topics = Topics(settings, tables.file("topics.json"), clock)
+            creations = CreationLimit(settings, clock)
+            topics = Topics(settings, tables.file("topics.json"), clock, creations)
             topics.check_stored(store.store.components.queues.topics())
-            groups = Groups(settings, tables.file("subscriptionGroup.json"), clock)
+            groups = Groups(settings, tables.file("subscriptionGroup.json"), clock, creations)
             offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal(), clock.monotonic)
             offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))
             clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
@@ -92,6 +93,7 @@ class Components:
             transactions = Transactions(store.store, writer, offsets, clock)
             async with (
                 QueueLocks.open(store.store.components, clock.monotonic()) as locks,
+                topics.autosave(clock, settings.offsets_save_interval_s),
                 groups.autosave(clock, settings.offsets_save_interval_s),
                 offsets.autosave(clock, settings.offsets_save_interval_s),
                 clients.expiry_scan(clock),

@@ -12,6 +12,7 @@ from ariane.errors import ExpressionError, RequestFailed
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.topic import TopicSysFlag
 from ariane.rpc.handlers import Call, handles
+from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Response
 from ariane.wire.requests.clients import (
@@ -50,13 +51,13 @@ class ClientHandlers:
             call.connection, request.body, command.language_code, command.version, self.clock.monotonic()
         )
         for consumer in request.body.consumer_data_set:
-            self._prepare(consumer)
+            self._prepare(consumer, call.connection)
         return Response()
 
-    def _prepare(self, consumer: ConsumerData) -> None:
+    def _prepare(self, consumer: ConsumerData, connection: Connection) -> None:
         """Creates the group and its retry topic, before the first message fails."""
         try:
-            config = self.groups.find(consumer.group_name)
+            config = self.groups.find(consumer.group_name, connection)
         except RequestFailed as error:
             if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise

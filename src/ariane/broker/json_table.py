@@ -12,13 +12,20 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Lock
+from typing import Protocol
 
 from ariane.clock import Clock
 from ariane.errors import StoreError
 from ariane.lifecycle import background, every
 from ariane.store.config.table_file import load_config, save_config
 from ariane.store.disk import Disk
-from ariane.wire.json.body import JsonBody
+
+
+class Encodable(Protocol):
+    """The content of a table, for example a `JsonBody`."""
+
+    def to_bytes(self) -> bytes:
+        """May take long: a thread calls it."""
 
 
 class JsonTable:
@@ -32,8 +39,8 @@ class JsonTable:
         """The parsed content; None if there never was a file. StoreCorrupt if neither it nor its copy is intact."""
         return load_config(self._disk, self.path)
 
-    def save(self, content: JsonBody | bytes) -> None:
-        """Blocks for two small syncs: a table changes rarely, and a change must be durable before its response."""
+    def save(self, content: Encodable | bytes) -> None:
+        """Blocks for the encoding and two syncs."""
         save_config(self._disk, self.path, content if isinstance(content, bytes) else content.to_bytes())
 
 
@@ -43,53 +50,67 @@ log = logging.getLogger(__name__)
 
 
 class Autosave:
-    """Saves a table immediately on request, every few seconds if it has changed, and when the broker stops.
+    """Saves a table when someone waits for it, every few seconds if it has changed, and when the broker stops.
 
-    The periodic save must not block the event loop: the loop takes a snapshot, a thread encodes and writes it. At the
-    stop such a thread may still be running, or not have started, while the loop writes the final state itself; the
-    version number of each snapshot decides which one is newer. The file is replaced atomically, so a crash leaves a
-    valid one.
+    A save never blocks the event loop: the loop takes a snapshot, a thread encodes and writes it. One save covers all
+    changes up to its snapshot, so thousands of changes that arrive during one save share the next.
+
+        changes    1 2 3         4 5 6 7              8
+        saves          [ 1..3 ]  wait  [ 4..7 ]       [ 8 ]
+
+    At the stop a thread may still be running, or not have started, while the loop writes the final state itself; the
+    number of each snapshot decides which one is newer. The file is replaced atomically, so a crash leaves a valid one.
     """
 
     def __init__(
-        self, file: JsonTable | None, snapshot: Callable[[], JsonBody], saved: Callable[[], None] = lambda: None
+        self, file: JsonTable | None, snapshot: Callable[[], Encodable], saved: Callable[[], None] = lambda: None
     ) -> None:
-        """`snapshot` returns the current table as immutable values; `saved` is called when it is durable.
+        """`snapshot` returns the current table, which a thread can encode; `saved` is called when it is durable.
 
         Without a file nothing is saved.
         """
         self._saved = saved
         self._file = file
         self._snapshot = snapshot
-        self._changed = False
-        self._versions = count(1)
-        self._lock = Lock()
+        self._snapshots = count(1)
+        self._file_lock = Lock()
         self._written = 0
+        self._saving = asyncio.Lock()
+        self.changes = 0
+        """The number of changes so far."""
+        self.saved_changes = 0
+        """How many of them, from the first on, are durable."""
 
     def mark_changed(self) -> None:
-        """Marks the table as changed, so that the next periodic save writes it."""
-        self._changed = True
+        """Marks the table as changed, so that the next save writes it."""
+        self.changes += 1
+
+    @property
+    def is_saved(self) -> bool:
+        return self._file is None or self.saved_changes == self.changes
 
     def save(self) -> None:
-        """Blocks until the table is durable. StoreError if it cannot be written."""
-        self._write(next(self._versions), self._snapshot())
-        self._changed = False
-        self._saved()
+        """Blocks until the table is durable, for the stop of a broker. StoreError if it cannot be written."""
+        changes = self.changes
+        self._write(next(self._snapshots), self._snapshot())
+        self._on_saved(changes)
+
+    async def saved(self) -> None:
+        """Waits until all changes so far are durable. StoreError if they cannot be written.
+
+        Whoever comes first saves for all who wait.
+        """
+        changes = self.changes
+        async with self._saving:
+            if self.saved_changes < changes:
+                await self._save_in_thread()
 
     async def save_if_changed(self) -> None:
-        """Does not block the event loop. A failure is logged, and the next call tries again."""
-        if not self._changed:
-            return
-        self._changed = False
+        """As `saved`, but a failure is logged, and the next call tries again."""
         try:
-            await asyncio.to_thread(self._write, next(self._versions), self._snapshot())
-            self._saved()
+            await self.saved()
         except StoreError as error:
-            self._changed = True
             log.error("table not saved", extra={"reason": str(error)})  # noqa: TRY400 - the reason says it all
-        except asyncio.CancelledError:
-            self._changed = True  # the result of the thread will not be known
-            raise
 
     @asynccontextmanager
     async def run(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
@@ -98,17 +119,30 @@ class Autosave:
             async with background(partial(every, clock, interval_s, self.save_if_changed, interval_s)):
                 yield
         finally:
-            if self._changed:
+            if self.saved_changes < self.changes:
                 self.save()
 
-    def _write(self, version: int, content: JsonBody) -> None:
+    async def _save_in_thread(self) -> None:
+        """If the waiter is cancelled, the thread goes on, and the next save writes the same changes again."""
+        changes = self.changes
+        await asyncio.to_thread(self._write, next(self._snapshots), self._snapshot())
+        self._on_saved(changes)
+
+    def _on_saved(self, changes: int) -> None:
+        self.saved_changes = max(self.saved_changes, changes)
+        self._saved()
+
+    def _write(self, number: int, content: Encodable) -> None:
         if self._file is None:
             return
-        with self._lock:
-            if version < self._written:
+        with self._file_lock:
+            if number < self._written:
                 return
             try:
                 self._file.save(content)
             except OSError as error:
-                raise StoreError(f"{self._file.path} cannot be saved: {error.strerror}") from error
-            self._written = version
+                raise StoreError(
+                    f"{self._file.path} cannot be saved ({error.strerror}): the change holds until a restart, and is "
+                    "saved as soon as possible; free disk space, or check the permissions of the directory"
+                ) from error
+            self._written = number

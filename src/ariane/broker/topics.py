@@ -1,21 +1,24 @@
 """The topic table of the broker, stored in `topics.json`: topics created by administrators, by sends and by the broker.
 
-Every change is saved before it is announced, with a new data version, by which nameservers detect a changed table.
+A change is active at once, with a new data version, by which nameservers detect a changed table. It is saved a few
+seconds later, or when someone waits for `saved`: a response that promises a change, and the first send to a new topic,
+do. All changes up to a save are saved together, by a thread, so any number of them costs the event loop the same.
 Reducing the number of queues only hides the others: their files stay, and a larger number shows them again. Messages in
 a hidden queue are not lost, but not consumed either: first lower the write queues, wait until consumers have caught up,
 then lower the read queues.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from ariane.broker.json_table import JsonTable
+from ariane.broker.json_table import Autosave, JsonTable
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
-from ariane.errors import RequestFailed, StoreCorrupt, StoreError, WireError
+from ariane.errors import RequestFailed, StoreCorrupt, WireError
 from ariane.model.ids import RETRY_PREFIX, topic_name_problem
 from ariane.model.system_topics import (
     BENCHMARK,
@@ -28,7 +31,9 @@ from ariane.model.system_topics import (
     reply_topic,
 )
 from ariane.model.topic import AUTO_CREATE_TEMPLATE, DataVersion, Permission, TopicConfig
+from ariane.rpc.rate_limit import ConnectionRateLimit
 from ariane.store.config.table_file import ACCEPT_COMMAND
+from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.json.coerce import coerce
 from ariane.wire.requests.topics import TopicTable
@@ -84,12 +89,35 @@ _NAMES_SHOWN = 10
 Listener = Callable[[TopicConfig | None], None]
 
 
+class CreationLimit:
+    """How many topics and groups a connection may create by merely using them. One limit for both tables."""
+
+    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._limit = ConnectionRateLimit(lambda: settings.auto_create_rate, clock)
+
+    def admit(self, creator: Connection | None, name: str) -> None:
+        """RequestFailed(SYSTEM_BUSY), which clients retry, when `creator` has made too many. None is the broker."""
+        if creator is not None and not self._limit.take(creator):
+            raise RequestFailed(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]{name} is not created now: one connection may create {self._settings.auto_create_rate:g} "
+                "topics and groups a second by using them (broker.auto_create_rate); try again in a moment, or create "
+                "them first (mqadmin updateTopic, updateSubGroup)",
+            )
+
+
 class Topics:
     """Use on the event loop only. Without a file, as in tests, topics exist as long as the process."""
 
-    def __init__(self, settings: BrokerSettings, file: JsonTable | None, clock: Clock) -> None:
+    def __init__(
+        self, settings: BrokerSettings, file: JsonTable | None, clock: Clock, creations: CreationLimit | None = None
+    ) -> None:
         self._settings = settings
+        self._creations = creations or CreationLimit(settings, clock)
         self._file = file
+        self._autosave = Autosave(file, self.table, self._forget_saved)
+        self._unsaved: dict[str, int] = {}  # the number of the last change, by topic
         self._clock = clock
         self._own_names = own_names(settings.cluster, settings.name)
         self._listeners: list[Listener] = []
@@ -150,7 +178,8 @@ class Topics:
         return MappingProxyType(self._configs)
 
     def table(self) -> TopicTable:
-        return TopicTable(data_version=self.version, topic_config_table=self._configs)
+        """A copy, so that a thread can encode it."""
+        return TopicTable(data_version=self.version, topic_config_table=dict(self._configs))
 
     def is_system(self, topic: str) -> bool:
         return is_system(topic) or topic in self._own_names
@@ -180,27 +209,34 @@ class Topics:
         """Creates or replaces the topic. RequestFailed if the configuration is invalid."""
         _check(config)
         self._check_topic_limit(config.topic_name)
-        self._change(self._configs | {config.topic_name: config}, config)
+        self._configs[config.topic_name] = config
+        self._changed((config.topic_name,), config)
 
     def delete(self, topic: str) -> bool:
         """Whether it existed. The handler removes its queues and offsets."""
-        if topic not in self._configs:
+        if self._configs.pop(topic, None) is None:
             return False
-        self._change({name: config for name, config in self._configs.items() if name != topic}, None)
+        self._changed((topic,), None)
         return True
 
-    def for_send(self, topic: str, default_topic: str, queues_requested: int) -> TopicConfig:
+    def for_send(
+        self, topic: str, default_topic: str, queues_requested: int, creator: Connection | None = None
+    ) -> TopicConfig:
         """The topic of a send. A missing topic is created if the template allows it; a retry topic always."""
         config = self._configs.get(topic)
         if config is not None:
             return config
         if topic.startswith(RETRY_PREFIX):
+            self._creations.admit(creator, topic)
             return self.ensure(topic, 1)
-        return self._make_from_template(topic, self._configs.get(default_topic), queues_requested)
+        return self._make_from_template(topic, self._configs.get(default_topic), queues_requested, creator)
 
-    def _make_from_template(self, topic: str, template: TopicConfig | None, queues_requested: int) -> TopicConfig:
+    def _make_from_template(
+        self, topic: str, template: TopicConfig | None, queues_requested: int, creator: Connection | None
+    ) -> TopicConfig:
         if template is None or not template.perm & Permission.INHERIT:
             raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, self._not_found_text(topic))
+        self._creations.admit(creator, topic)
         queues = max(1, min(queues_requested, template.write_queue_nums, QUEUES_MAX))
         config = TopicConfig(
             topic_name=topic,
@@ -240,15 +276,14 @@ class Topics:
         changed = [config for name, config in self._configs.items() if config.order != (name in ordered_topics)]
         if not changed:
             return
-        self._change(
-            self._configs | {config.topic_name: replace(config, order=not config.order) for config in changed}, None
-        )
+        self._configs.update({config.topic_name: replace(config, order=not config.order) for config in changed})
+        self._changed([config.topic_name for config in changed], None)
         for config in changed:
             log.info("order flag changed", extra={"topic": config.topic_name, "ordered": not config.order})
 
     def renew_version(self) -> None:
         """Call after a change of the broker's permission, which is part of every topic's registration."""
-        self._change(self._configs, None)
+        self._changed((), None)
 
     def _check_topic_limit(self, topic: str) -> None:
         if topic not in self._configs and len(self._configs) >= self._settings.topics_max:
@@ -258,23 +293,33 @@ class Topics:
                 "delete unused topics, or raise it",
             )
 
-    def _change(self, configs: dict[str, TopicConfig], changed_topic: TopicConfig | None) -> None:
-        """If the table cannot be saved, nothing changes: an acknowledged change must survive a restart."""
-        version = DataVersion(timestamp=self._clock.now_ms(), counter=self.version.counter + 1)
-        if self._file is not None:
-            _save(self._file, TopicTable(data_version=version, topic_config_table=configs))
-        self._configs, self.version = configs, version
+    def _changed(self, topics: Iterable[str], changed_topic: TopicConfig | None) -> None:
+        self.version = DataVersion(timestamp=self._clock.now_ms(), counter=self.version.counter + 1)
+        self._autosave.mark_changed()
+        if not self._autosave.is_saved:
+            self._unsaved.update(dict.fromkeys(topics, self._autosave.changes))
         for listener in self._listeners:
             listener(changed_topic)
 
+    # --- the file ---------------------------------------------------------------------------------------------------
 
-def _save(file: JsonTable, table: TopicTable) -> None:
-    try:
-        file.save(table)
-    except OSError as error:
-        raise StoreError(
-            f"{file.path} cannot be saved ({error.strerror}), so no topic was changed: free disk space"
-        ) from error
+    def is_saved(self, topic: str) -> bool:
+        """Whether the file has the topic as it is now: without it, a message would be out of reach after a crash."""
+        return topic not in self._unsaved
+
+    async def saved(self) -> None:
+        """Waits until all changes so far are durable. StoreError if the file cannot be written."""
+        await self._autosave.saved()
+
+    @asynccontextmanager
+    async def autosave(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:
+        """Saves what nobody waits for every `interval_s` while the body runs, and when it ends."""
+        async with self._autosave.run(clock, interval_s):
+            yield
+
+    def _forget_saved(self) -> None:
+        saved = self._autosave.saved_changes
+        self._unsaved = {topic: change for topic, change in self._unsaved.items() if change > saved}
 
 
 def _check(config: TopicConfig) -> None:

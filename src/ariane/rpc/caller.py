@@ -62,4 +62,9 @@ async def call_peer(connection: Connection, request: Request[A], timeout_s: floa
 
 def notify_peer(connection: Connection, request: Request[Any]) -> None:
     """A one-way call to the client that opened this connection; dropped when it is gone."""
-    connection.write(encode_frame(request_command(request, opaque=0, oneway=True)))
+    connection.write(peer_notice(request))
+
+
+def peer_notice(request: Request[Any]) -> bytes:
+    """The frame of a one-way call, to be written to many clients."""
+    return encode_frame(request_command(request, opaque=0, oneway=True))

@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ariane.lifecycle import in_thread
 from ariane.rpc.failures import excessive, failure, unsupported
-from ariane.rpc.handlers import Call, Deferred, Encoded, HandlerResult, HandlerTable, encode_result
+from ariane.rpc.handlers import Call, Deferred, Encoded, HandlerResult, HandlerTable, Route, encode_result
 from ariane.transport.connection import Connection, FastPath, ReceiveResult
-from ariane.wire.exchange import read_request
+from ariane.wire.exchange import is_slow_to_read, read_request
 from ariane.wire.fast_frames import FrameCheck
 from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command
@@ -78,16 +79,27 @@ class Dispatcher:
             return encode_result(command, unsupported(command.code))
         if command.excess is not None:
             return encode_result(command, excessive(connection, command))
+        if is_slow_to_read(route.declaration, command):
+            return self._finish(connection, command, self._read_and_handle(route, connection, command))
         try:
-            request = read_request(route.declaration, command)
-            if self._guard is not None:
-                self._guard(connection, command, request)
-            outcome = route.handler(request, Call(connection, command))
+            outcome = self._handle(route, connection, command, read_request(route.declaration, command))
         except Exception as error:
             return encode_result(command, failure(connection, command, error))
         if isinstance(outcome, (Response, Encoded, Deferred, bytes)):
             return encode_result(command, outcome)
         return self._finish(connection, command, outcome)
+
+    def _handle(
+        self, route: Route, connection: Connection, command: Command, request: Request[Any]
+    ) -> HandlerResult | Awaitable[HandlerResult]:
+        if self._guard is not None:
+            self._guard(connection, command, request)
+        return route.handler(request, Call(connection, command))
+
+    async def _read_and_handle(self, route: Route, connection: Connection, command: Command) -> HandlerResult:
+        request = await in_thread(read_request, route.declaration, command)
+        outcome = self._handle(route, connection, command, request)
+        return outcome if isinstance(outcome, (Response, Encoded, Deferred, bytes)) else await outcome
 
     async def _finish(
         self, connection: Connection, command: Command, pending: Awaitable[HandlerResult]

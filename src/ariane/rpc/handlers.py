@@ -14,12 +14,14 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ariane.errors import WireError
+from ariane.lifecycle import in_thread
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import Declaration, declaration_of, response_command
 from ariane.wire.fast_frames import FrameCheck
 from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command, encode_frame
+from ariane.wire.json.body import JsonBody
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,11 @@ class Encoded:
 
     response: Response
     body: bytes
+
+
+async def encoded_by_thread(response: Response, body: Callable[[], JsonBody]) -> Encoded:
+    """For a body of perhaps a hundred thousand rows: a thread makes and encodes it, so the event loop goes on."""
+    return Encoded(response, await in_thread(lambda: body().to_bytes()))
 
 
 class Deferred(Enum):

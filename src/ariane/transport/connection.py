@@ -19,7 +19,8 @@ Fast path. A server may have one for its most frequent requests. It sees frames 
 that it knows. It answers what it took, by `write` or `start_handler`, at the latest in the next event-loop iteration.
 
 Back-pressure. Reading pauses while too many requests are in flight, while the peer does not read its responses, and
-while the connection drains. Bytes that were received but not yet decoded wait in the decoder, so the bound holds for
+while the connection drains. It also pauses for an event-loop iteration when its requests have taken 10 ms, so that
+others have their turn. Bytes that were received but not yet decoded wait in the decoder, so the bound holds for
 them, too. A sender waits while the peer does not read (`_writable`), so nothing piles up here.
 
 Timeouts. One timer serves all pending calls. It is set to the earliest deadline; when it fires it checks the calls that
@@ -31,6 +32,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from math import inf
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 from ariane.clock import Clock
@@ -57,6 +59,7 @@ _OPAQUE_MAX = 2**31 - 1
 _TIMER_SLACK_S = 0.001  # event loops round timers to milliseconds; one that fires early would only be set again
 _REQUEST_BATCH_BYTES = 64 * 1024  # requests of one event-loop iteration are written at the latest when they reach this
 _RESPONSE_BATCH_BYTES = 256 * 1024  # responses to one chunk are written at the latest when they reach this
+_SLICE_S = 0.01  # of one connection: a chunk may hold thousands of requests that are cheap to send
 
 
 class PendingCalls(Generic[T]):
@@ -302,6 +305,8 @@ class Connection(ConnectionWriter):
         self._in_flight = 0
         self._paused = False
         self._draining = False
+        self._slice_s = _SLICE_S
+        self._waiting_for_turn = False
         self.has_received_frame = False
         self._opened_at = self._active_at
         self._frame_started_at: float | None = None
@@ -356,6 +361,7 @@ class Connection(ConnectionWriter):
         responses: list[bytes] = []
         size = 0
         progress = False
+        slice_ends = 0.0
         decoder = self._decoder
         try:
             while True:
@@ -370,6 +376,8 @@ class Connection(ConnectionWriter):
                 if command.flag & HeaderFlag.RESPONSE:
                     self._resolve(command)
                     continue
+                if not slice_ends:
+                    slice_ends = perf_counter() + self._slice_s
                 result = self._receive(self, command)
                 if isinstance(result, bytes):
                     responses.append(result)
@@ -379,6 +387,8 @@ class Connection(ConnectionWriter):
                         responses, size = [], 0
                 elif result is not None:
                     self.start_handler(result)
+                if perf_counter() > slice_ends:
+                    self._wait_for_turn()
                 if self._must_pause():
                     break
         except WireError as error:
@@ -388,6 +398,14 @@ class Connection(ConnectionWriter):
             self.write(b"".join(responses))
         self._record_progress(progress)
         self._update_reading()
+
+    def _wait_for_turn(self) -> None:
+        self._waiting_for_turn = True
+        asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._waiting_for_turn = False
+        self._resume()
 
     def _run_fast_path(self) -> bool:
         """Whether the fast path took any of the next frames."""
@@ -437,7 +455,12 @@ class Connection(ConnectionWriter):
     # --- back-pressure ----------------------------------------------------------------------------------------------
 
     def _must_pause(self) -> bool:
-        return self._in_flight >= self._settings.in_flight_max or not self._writable.is_set() or self._draining
+        return (
+            self._in_flight >= self._settings.in_flight_max
+            or not self._writable.is_set()
+            or self._draining
+            or self._waiting_for_turn
+        )
 
     def _update_reading(self) -> None:
         must_pause = self._must_pause()

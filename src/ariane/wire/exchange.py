@@ -76,6 +76,8 @@ def _response_of(struct: type[Request[Any]]) -> type[Response]:
 # Only C++ and Lua clients need the tolerant parser for a request's body, and theirs (heartbeats, locks) are short. A
 # longer body could block the event loop for seconds.
 _REQUEST_TOLERANT_BYTES_MAX = 256 * 1024
+_REQUEST_QUICK_BYTES_MAX = 16 * 1024  # the tolerant parser takes up to 20 ms for it
+_REQUEST_JSON_BYTES_MAX = 4 * 1024 * 1024  # ten thousand queues to lock take a half
 
 A = TypeVar("A", bound=Response)
 S = TypeVar("S", bound=msgspec.Struct)
@@ -94,7 +96,20 @@ def request_command(
     )
 
 
+def is_slow_to_read(declaration: Declaration, command: Command) -> bool:
+    """Whether the body is a long JSON text, which an event loop leaves to a thread."""
+    if len(command.body) <= _REQUEST_QUICK_BYTES_MAX:
+        return False
+    body = _body_field(declaration.request)
+    return body is not None and body.kind not in (bytes, str)
+
+
 def read_request(declaration: Declaration, command: Command) -> Request[Any]:
+    if len(command.body) > _REQUEST_JSON_BYTES_MAX and is_slow_to_read(declaration, command):
+        raise BodyError(
+            f"a JSON body of {len(command.body)} bytes is too long for a request: divide it into parts of at most "
+            f"{_REQUEST_JSON_BYTES_MAX} bytes"
+        )
     return _with_body(command.fields(declaration.request), command.body, _REQUEST_TOLERANT_BYTES_MAX)
 
 

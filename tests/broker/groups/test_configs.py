@@ -71,26 +71,29 @@ def test_an_invalid_name_is_rejected(name: str) -> None:
     assert groups.get(name) is None
 
 
-def test_a_change_by_an_administrator_is_saved_immediately() -> None:
+async def test_a_change_by_an_administrator_can_be_waited_for() -> None:
     disk, clock = SimulatedDisk(), FakeClock()
     groups = groups_on(disk, clock)
     groups.put(GroupConfig(group_name="g", retry_max_times=3, consume_enable=False))
+    await groups.saved()
     again = groups_on(disk.crash_process())
     assert again.get("g") == GroupConfig(group_name="g", retry_max_times=3, consume_enable=False)
     assert again.version == groups.version == DataVersion(timestamp=clock.now_ms(), counter=1)
     assert groups.delete("g")
     assert not groups.delete("g")
+    await groups.saved()
     assert groups_on(disk.crash_process()).get("g") is None
 
 
-def test_a_change_that_cannot_be_saved_fails() -> None:
+async def test_a_change_that_cannot_be_saved_fails_and_is_saved_later() -> None:
     disk = SimulatedDisk()
     groups = groups_on(disk)
     disk.fail_writes(OSError(28, "No space left on device"))
+    groups.put(GroupConfig(group_name="g"))
     with pytest.raises(StoreError, match="No space left"):
-        groups.put(GroupConfig(group_name="g"))
+        await groups.saved()
     disk.fail_writes(None)
-    groups.put(GroupConfig(group_name="h"))
+    await groups.saved()
     assert groups_on(disk).get("g") is not None
 
 

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.broker.groups.offsets import ConsumerOffsets
-from ariane.broker.json_table import JsonTable
+from ariane.broker.json_table import Encodable, JsonTable
 from ariane.errors import StoreCorrupt
 from ariane.testing import FakeClock
-from ariane.wire.json.body import JsonBody
 from tests.broker.groups.test_configs import GOLDEN, disk_with
 from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 from tests.transport.peers import until
@@ -174,7 +173,7 @@ class SlowFile(JsonTable):
         super().__init__(disk, PATH)
         self.began, self.may_end = Event(), Event()
 
-    def save(self, content: JsonBody | bytes) -> None:
+    def save(self, content: Encodable | bytes) -> None:
         if not self.began.is_set():
             self.began.set()
             self.may_end.wait(10)

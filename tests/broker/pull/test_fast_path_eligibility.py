@@ -196,5 +196,5 @@ async def test_checks_that_were_passed_are_not_remembered_without_end(tmp_path: 
         assert handlers is not None
         checks: PullCheckCache = handlers.handler.__self__.fast_path.__self__._checks  # type: ignore[attr-defined]
         for version in range(CACHED_CHECKS_MAX + 5):
-            assert checks.find(a_pull(sub_version=version)) is not None
+            assert checks.find(a_pull(sub_version=version), puller.connection) is not None
         assert len(checks._cached) == 5

@@ -1,11 +1,14 @@
 """Pulls that wait: woken by what they want, by their time, by the broker's end; forgotten with their connection."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ariane.broker.pull.long_polling import PullWaiter
 from ariane.errors import RequestFailed
 from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
@@ -40,6 +43,30 @@ async def test_a_burst_is_answered_by_one_read(tmp_path: Path) -> None:
         pull = await pull_waiters(broker)
         await client.send(b"".join(encode_frame(request_command(a_send(), opaque=n)) for n in range(1, 11)))
         assert len(decode_all((await pull).body)) == 10
+
+
+async def test_a_message_that_many_wait_for_lets_others_have_their_turn(tmp_path: Path) -> None:
+    """The pulls are answered in slices: each here takes 2 ms, and between them the loop turns."""
+    async with in_process_broker(tmp_path) as broker:
+        pulls = [await pull_waiters(broker, number + 1, consumer_group=f"g{number}") for number in range(30)]
+        for waiting in broker.pull_waiters._by_queue.values():
+            for pull in waiting:
+                pull.resume = slowly(pull.resume)
+        await broker.call(a_send())
+        turns_taken = 0
+        while not all(pull.done() for pull in pulls):
+            await asyncio.sleep(0)
+            turns_taken += 1
+        assert turns_taken >= 5
+        assert {(await pull).code for pull in pulls} == {ResponseCode.SUCCESS}
+
+
+def slowly(resume: Callable[[PullWaiter, bool], None]) -> Callable[[PullWaiter, bool], None]:
+    def resume_later(pull: PullWaiter, final: bool) -> None:
+        time.sleep(0.002)
+        resume(pull, final)
+
+    return resume_later
 
 
 async def test_only_the_pulls_of_that_queue_wake(tmp_path: Path) -> None:

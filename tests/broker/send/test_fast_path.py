@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ class FakeConnection:
         self.sink = Sink()
         settings, chosen = TransportSettings(), broker.dispatcher.fast_path if fast_path else None
         self.connection = Connection(self._receive, settings, Clock(), lambda _: None, chosen)
+        self.connection._slice_s = inf  # all in one event-loop iteration, on a slow machine too
         self.connection.connection_made(self.sink)
 
     def _receive(self, connection: Connection, command: Command) -> ReceiveResult:

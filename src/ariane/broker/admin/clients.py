@@ -9,7 +9,8 @@ from ariane.broker.groups.members import Clients, ConsumerGroup, Member
 from ariane.broker.settings import BrokerSettings
 from ariane.clock import Clock
 from ariane.errors import CallTimeout, RecordError, RequestFailed, TransportError
-from ariane.rpc.handlers import Call, Encoded, handles
+from ariane.lifecycle import Slices
+from ariane.rpc.handlers import Call, Encoded, encoded_by_thread, handles
 from ariane.store.blocking_io import run_in_executor
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode
@@ -46,29 +47,35 @@ class ConnectionHandlers:
     # --- connected clients ------------------------------------------------------------------------------------------
 
     @handles(GetConsumerConnections)
-    def consumers(self, request: GetConsumerConnections, call: Call) -> ConsumerConnectionsResponse:
+    async def consumers(self, request: GetConsumerConnections, call: Call) -> Encoded:
         group = self._online_group(request.consumer_group)
-        return ConsumerConnectionsResponse(
-            body=ConsumerConnections(
-                connection_set=[_connection(member) for member in group.members.values()],
-                subscription_table=group.subscriptions,
-                consume_type=group.consume_type,
-                message_model=group.message_model,
-                consume_from_where=group.consume_from_where,
-            )
+        body = ConsumerConnections(
+            connection_set=[_connection(member) for member in group.members.values()],
+            subscription_table=group.subscriptions,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            consume_from_where=group.consume_from_where,
         )
+        return await encoded_by_thread(ConsumerConnectionsResponse(), lambda: body)
 
     @handles(GetProducerConnections)
-    def producers(self, request: GetProducerConnections, call: Call) -> ProducerConnectionsResponse:
+    async def producers(self, request: GetProducerConnections, call: Call) -> Encoded:
         members = self.clients.producers(request.producer_group)
         if not members:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"no producer of group {request.producer_group} is online")
-        return ProducerConnectionsResponse(body=ProducerConnections(connection_set=list(map(_connection, members))))
+        body = ProducerConnections(connection_set=list(map(_connection, members)))
+        return await encoded_by_thread(ProducerConnectionsResponse(), lambda: body)
 
     @handles(GetAllProducers)
-    def all_producers(self, request: GetAllProducers, call: Call) -> ProducersResponse:
-        data = {group: list(map(self._info, self.clients.producers(group))) for group in self.clients.producer_groups()}
-        return ProducersResponse(body=ProducerTable(data=data))
+    async def all_producers(self, request: GetAllProducers, call: Call) -> Encoded:
+        data: dict[str, list[ProducerInfo]] = {}
+        async with Slices() as slices:
+            for group in self.clients.producer_groups():
+                data[group] = []
+                for member in self.clients.producers(group):
+                    data[group].append(self._info(member))
+                    await slices.pause()
+        return await encoded_by_thread(ProducersResponse(), lambda: ProducerTable(data=data))
 
     def _info(self, member: Member) -> ProducerInfo:
         idle_ms = round((self.clock.monotonic() - member.last_seen) * 1000)

@@ -14,9 +14,10 @@ from ariane.broker.topics import Topics
 from ariane.errors import RequestFailed, StoreFull
 from ariane.model.group import ConsumeType
 from ariane.model.ids import QueueOffset
-from ariane.rpc.handlers import Call, handles
+from ariane.rpc.handlers import Call, Encoded, encoded_by_thread, handles
 from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.message_store import MessageStore
+from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Response
 from ariane.wire.requests.offsets import (
@@ -81,7 +82,7 @@ class ConsumerOffsetHandlers:
 
     @handles(UpdateConsumerOffset)
     def update(self, request: UpdateConsumerOffset, call: Call) -> UpdateOffsetResponse:
-        self._check_target(request)
+        self._check_target(request, call.connection)
         queue = self.store.components.queues.get(request.topic, request.queue_id)
         end = 0 if queue is None else queue.max_offset
         if not can_be_committed(request.commit_offset, end):
@@ -117,7 +118,7 @@ class ConsumerOffsetHandlers:
         is_member = call.connection in group.members
         return group.consume_type is ConsumeType.CONSUME_ACTIVELY or not (is_member or call.command.is_oneway)
 
-    def _check_target(self, request: UpdateConsumerOffset) -> None:
+    def _check_target(self, request: UpdateConsumerOffset, connection: Connection) -> None:
         config = self.topics.get(request.topic)
         if config is None:
             raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, f"topic {request.topic} does not exist on this broker")
@@ -126,14 +127,20 @@ class ConsumerOffsetHandlers:
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER, f"topic {request.topic} has no queue {request.queue_id}"
             )
-        self.groups.find(request.consumer_group)
+        self.groups.find(request.consumer_group, connection)
 
     @handles(GetAllConsumerOffsets)
-    def all(self, request: GetAllConsumerOffsets, call: Call) -> ConsumerOffsetsResponse:
+    async def all(self, request: GetAllConsumerOffsets, call: Call) -> Encoded:
         """Those of groups that the account may see. The keys are topic@group."""
         may_see = self.rights_of(call).may_see_group
-        table = {key: offsets for key, offsets in self.offsets.table().items() if may_see(key.rpartition("@")[2])}
-        return ConsumerOffsetsResponse(body=ConsumerOffsetTable(offset_table=table))
+
+        def visible() -> ConsumerOffsetTable:
+            table = self.offsets.table()
+            return ConsumerOffsetTable(
+                offset_table={key: offsets for key, offsets in table.items() if may_see(key.rpartition("@")[2])}
+            )
+
+        return await encoded_by_thread(ConsumerOffsetsResponse(), visible)
 
     @handles(GetCorrectionOffsets)
     def correction(self, request: GetCorrectionOffsets, call: Call) -> CorrectionOffsetsResponse:
@@ -152,7 +159,7 @@ class ConsumerOffsetHandlers:
 
     @handles(CloneGroupOffset)
     def clone(self, request: CloneGroupOffset, call: Call) -> Response:
-        self.groups.find(request.dest_group)
+        self.groups.find(request.dest_group, call.connection)
         source = None if request.offline else self.clients.group(request.src_group)
         for topic in [request.topic] if request.topic else sorted(self.offsets.topics_of(request.src_group)):
             unsubscribed = source is not None and source.subscriptions and topic not in source.subscriptions

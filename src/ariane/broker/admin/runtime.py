@@ -19,6 +19,7 @@ from ariane.broker.topics import Topics
 from ariane.broker.writer import MessageWriter
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
+from ariane.lifecycle import Slices
 from ariane.rpc.handlers import Call, handles
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
@@ -101,6 +102,7 @@ def _distribution(times: Histogram) -> str:
 log = logging.getLogger(__name__)
 
 _GiB = 1024**3
+_TOPICS_CLEANED_AT_ONCE = 16
 _POOLS = ("send", "pull", "query", "endTransaction")
 
 
@@ -174,16 +176,21 @@ class RuntimeHandlers:
     # --- clean-up ---------------------------------------------------------------------------------------------------
 
     @handles(CleanExpiredConsumeQueues)
-    def clean_queues(self, request: CleanExpiredConsumeQueues, call: Call) -> Response:
+    async def clean_queues(self, request: CleanExpiredConsumeQueues, call: Call) -> Response:
         """Removes queues whose messages are all deleted from the log and that belong to no topic any more.
 
         Apache removes those of existing topics too; their offsets then restart at 0, below the offsets that consumers
         have committed.
         """
-        removed = [queue for queue in self.store.components.queues if self._is_unused(queue)]
-        for queue in removed:
-            self.store.components.queues.delete_queue(queue.topic, queue.queue_id)
-        log.info("unused queues removed", extra={"queues": len(removed), "peer": call.connection.peer})
+        queues, removed = self.store.components.queues, 0
+        async with Slices() as slices:
+            for topic in queues.topics():
+                for queue in tuple(queues.of_topic(topic).values()):
+                    if self._is_unused(queue):
+                        queues.delete_queue(queue.topic, queue.queue_id)
+                        removed += 1
+                    await slices.pause()
+        log.info("unused queues removed", extra={"queues": removed, "peer": call.connection.peer})
         return Response()
 
     def _is_unused(self, queue: ConsumeQueue) -> bool:
@@ -193,12 +200,18 @@ class RuntimeHandlers:
         return config is None or queue.queue_id >= max(config.read_queue_nums, config.write_queue_nums)
 
     @handles(CleanUnusedTopics)
-    def clean_topics(self, request: CleanUnusedTopics, call: Call) -> Response:
+    async def clean_topics(self, request: CleanUnusedTopics, call: Call) -> Response:
         stored = self.store.components.queues.topics()
         unused = [topic for topic in stored if self.topics.get(topic) is None and not self.topics.is_system(topic)]
-        self.store.delete_topics(*unused)
-        for topic in unused:
-            log.warning("queues of an unknown topic removed", extra={"topic": topic, "peer": call.connection.peer})
+        async with Slices() as slices:
+            for start in range(0, len(unused), _TOPICS_CLEANED_AT_ONCE):
+                # Others had their turn: one of them may have been created again.
+                gone = [name for name in unused[start:][:_TOPICS_CLEANED_AT_ONCE] if self.topics.get(name) is None]
+                self.store.delete_topics(*gone)
+                for topic in gone:
+                    fields = {"topic": topic, "peer": call.connection.peer}
+                    log.warning("queues of an unknown topic removed", extra=fields)
+                await slices.pause()
         return Response()
 
     @handles(DeleteExpiredCommitLog)

@@ -10,10 +10,11 @@ from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.errors import RequestFailed
+from ariane.lifecycle import Slices
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig, TopicFilterType
-from ariane.rpc.handlers import Call, handles
+from ariane.rpc.handlers import Call, Encoded, encoded_by_thread, handles
 from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
@@ -39,6 +40,7 @@ from ariane.wire.requests.topics import (
     TopicOffset,
     TopicStats,
     TopicStatsResponse,
+    TopicTable,
     TopicTableResponse,
     UpdateTopic,
 )
@@ -58,6 +60,7 @@ class TopicHandlers:
     async def update(self, request: UpdateTopic, call: Call) -> Response:
         self._refuse_system_topic(request.topic, "changed")
         self.topics.put(_config_from(request))
+        await self.topics.saved()
         log.info("topic put", extra={"topic": request.topic, "peer": call.connection.peer})
         await self.topics.announced()
         return Response()
@@ -73,6 +76,7 @@ class TopicHandlers:
         if existed or self.store.components.queues.of_topic(request.topic):  # a crash may have left queues behind
             self.store.delete_topics(request.topic)
             self.offsets.delete_topic(request.topic)  # otherwise a new topic of this name would start beyond its end
+            await self.topics.saved()
             log.warning("topic deleted", extra={"topic": request.topic, "peer": call.connection.peer})
             await self.topics.announced()
         return Response()
@@ -85,11 +89,14 @@ class TopicHandlers:
             )
 
     @handles(GetTopicTable)
-    def table(self, request: GetTopicTable, call: Call) -> TopicTableResponse:
-        may_see = self.rights_of(call).may_see_topic
-        table = self.topics.table()
-        shown = {name: config for name, config in table.topic_config_table.items() if may_see(name)}
-        return TopicTableResponse(body=replace(table, topic_config_table=shown))
+    async def table(self, request: GetTopicTable, call: Call) -> Encoded:
+        may_see, table = self.rights_of(call).may_see_topic, self.topics.table()
+
+        def visible() -> TopicTable:
+            shown = {name: config for name, config in table.topic_config_table.items() if may_see(name)}
+            return replace(table, topic_config_table=shown)
+
+        return await encoded_by_thread(TopicTableResponse(), visible)
 
     @handles(GetTopicConfig)
     def config(self, request: GetTopicConfig, call: Call) -> TopicConfigResponse:
@@ -104,9 +111,12 @@ class TopicHandlers:
         """Of every queue that can be written or read: a read-only queue still contains messages."""
         config = self._existing(request.topic)
         table = {}
-        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
-            key = MessageQueue(topic=request.topic, broker_name=self.settings.name, queue_id=queue_id)
-            table[key] = await run_in_executor(self._offsets(self.store.components.queues.get(request.topic, queue_id)))
+        async with Slices() as slices:
+            for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+                key = MessageQueue(topic=request.topic, broker_name=self.settings.name, queue_id=queue_id)
+                queue = self.store.components.queues.get(request.topic, queue_id)
+                table[key] = await run_in_executor(self._offsets(queue))
+                await slices.pause()
         return TopicStatsResponse(body=TopicStats(offset_table=table))
 
     def _offsets(self, queue: ConsumeQueue | None) -> IoSteps[TopicOffset]:

@@ -16,11 +16,13 @@ from typing import TypeAlias
 
 from ariane.broker.json_table import Autosave, JsonTable
 from ariane.broker.settings import BrokerSettings
+from ariane.broker.topics import CreationLimit
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, StoreCorrupt, WireError
 from ariane.model.group import ExpressionType, GroupConfig, Subscription
 from ariane.model.ids import RETRY_PREFIX, TOPIC_LENGTH_MAX, group_name_problem
 from ariane.model.topic import DataVersion
+from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.json.coerce import coerce
 from ariane.wire.requests.groups import GroupTable
@@ -39,8 +41,11 @@ _PREDEFINED = (
 class Groups:
     """Changes on the event loop only."""
 
-    def __init__(self, settings: BrokerSettings, file: JsonTable | None, clock: Clock) -> None:
+    def __init__(
+        self, settings: BrokerSettings, file: JsonTable | None, clock: Clock, creations: CreationLimit | None = None
+    ) -> None:
         self._settings = settings
+        self._creations = creations or CreationLimit(settings, clock)
         self._clock = clock
         self._autosave = Autosave(file, self.table)
         loaded = _load(file)
@@ -58,8 +63,11 @@ class Groups:
     def table(self) -> GroupTable:
         return GroupTable(data_version=self.version, subscription_group_table=dict(self._groups))
 
-    def find(self, group: str) -> GroupConfig:
-        """The group's configuration; a new group is created with defaults if auto-creation is enabled."""
+    def find(self, group: str, creator: Connection | None = None) -> GroupConfig:
+        """The group's configuration; a new group is created with defaults if auto-creation is enabled.
+
+        `creator` is the connection that uses it.
+        """
         config = self._groups.get(group)
         if config is not None:
             return config
@@ -69,25 +77,28 @@ class Groups:
                 f"group {group} does not exist: create it, or set autoCreateSubscriptionGroup=true",
             )
         self._check_new(group)
+        self._creations.admit(creator, f"group {group}")
         config = GroupConfig(group_name=group)
         self._set(config)
         log.info("group created on first use", extra={"group": group})
         return config
 
     def put(self, config: GroupConfig) -> None:
-        """Creates or changes a group. On StoreError the change is active, but not saved: a crash loses it."""
+        """Creates or changes a group; `saved` waits until that is durable."""
         if config.group_name not in self._groups:
             self._check_new(config.group_name)
         self._set(config)
-        self._autosave.save()
 
     def delete(self, group: str) -> bool:
         """Whether it existed."""
         if self._groups.pop(group, None) is None:
             return False
         self._bump_version()
-        self._autosave.save()
         return True
+
+    async def saved(self) -> None:
+        """Waits until all changes so far are durable. StoreError if they cannot be saved: a crash loses them."""
+        await self._autosave.saved()
 
     @asynccontextmanager
     async def autosave(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:

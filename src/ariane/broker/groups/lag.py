@@ -11,6 +11,7 @@ from functools import partial
 from ariane.broker.groups.members import Clients
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.topics import Topics
+from ariane.lifecycle import Slices
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig
 from ariane.store.blocking_io import IoSteps, run_in_executor
@@ -45,15 +46,13 @@ class ConsumeProgress:
             if config is not None and not unsubscribed:
                 yield config
 
-    async def of_topic(self, group: str, config: TopicConfig) -> ConsumeStats:
+    async def of_topic(self, group: str, config: TopicConfig, slices: Slices) -> ConsumeStats:
         topic = config.topic_name
-        return ConsumeStats(
-            consume_tps=self.rate_of(group, topic),
-            offset_table={
-                self._queue(topic, queue_id): await run_in_executor(self._of_queue(group, topic, queue_id))
-                for queue_id in range(queue_count(config))
-            },
-        )
+        table = {}
+        for queue_id in range(queue_count(config)):
+            table[self._queue(topic, queue_id)] = await run_in_executor(self._of_queue(group, topic, queue_id))
+            await slices.pause()
+        return ConsumeStats(consume_tps=self.rate_of(group, topic), offset_table=table)
 
     def _of_queue(self, group: str, topic: str, queue_id: int) -> IoSteps[OffsetPair]:
         offset = max(0, self.offsets.get(group, topic, queue_id))

@@ -8,6 +8,7 @@ that the old connection of a restarted client is dead. Limits on heartbeat conte
 is stored.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Set
 from contextlib import asynccontextmanager
@@ -27,7 +28,7 @@ from ariane.errors import RequestFailed
 from ariane.lifecycle import background, every
 from ariane.model.group import ConsumeFromWhere, ConsumeType, GroupConfig, MessageModel, Subscription
 from ariane.model.ids import group_name_problem
-from ariane.rpc.caller import notify_peer
+from ariane.rpc.caller import peer_notice
 from ariane.transport.connection import Connection
 from ariane.wire.codes import Language, ResponseCode
 from ariane.wire.requests.clients import ConsumerData, HeartbeatData, NotifyConsumerIdsChanged
@@ -398,22 +399,42 @@ def _log_fields(member: Member) -> dict[str, object]:
 
 # --- notification of members ---
 
+_NOTICES_PER_ITERATION = 50  # about a millisecond
+
 
 class RebalanceNotifier:
     """Notifies the members of a group of a change, so that they rebalance immediately and not up to 20 s later.
 
-    Pass `members_changed` to `Clients`. Enabled if both the broker's and the group's setting are on.
+    Pass `members_changed` to `Clients`. Enabled if both the broker's and the group's setting are on. A thousand groups
+    of a thousand members may change at once: the notices leave over many event-loop iterations, and changes of a group
+    that has not been notified yet are one notice.
     """
 
     def __init__(self, settings: BrokerSettings, config_of: Callable[[str], GroupConfig | None]) -> None:
         self._settings = settings
         self._config_of = config_of
+        self._changed: dict[str, ConsumerGroup] = {}
+        self._frame = b""
+        self._left: list[Connection] = []
 
     def members_changed(self, group: ConsumerGroup) -> None:
         if self._settings.notify_ids_changed and self._is_enabled_for(group.name):
-            notice = NotifyConsumerIdsChanged(consumer_group=group.name)
-            for connection in group.members:
-                notify_peer(connection, notice)
+            if not self._changed and not self._left:
+                asyncio.get_running_loop().call_soon(self._notify_some)
+            self._changed[group.name] = group
+
+    def _notify_some(self) -> None:
+        for _ in range(_NOTICES_PER_ITERATION):
+            while not self._left:
+                if not self._changed:
+                    return
+                group = self._changed.pop(next(iter(self._changed)))
+                self._frame = peer_notice(NotifyConsumerIdsChanged(consumer_group=group.name))
+                self._left = list(group.members)
+            connection = self._left.pop()
+            if connection.is_writable:  # a member that reads nothing would collect notices; it asks by itself
+                connection.write(self._frame)
+        asyncio.get_running_loop().call_soon(self._notify_some)
 
     def _is_enabled_for(self, name: str) -> bool:
         config = self._config_of(name)

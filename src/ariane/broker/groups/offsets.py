@@ -122,11 +122,15 @@ class ConsumerOffsets:
         return set(self._groups.get(topic, ()))
 
     def table(self) -> dict[str, dict[int, int]]:
-        """Everything, as the file has it: by "topic@group", then by queue id. A copy."""
+        """Everything, as the file has it: by "topic@group", then by queue id. A copy.
+
+        Also for a thread, while the event loop commits: each dict is copied in one step, and what is committed during
+        the copy is in it or not.
+        """
         return {
-            f"{topic}@{group}": dict(queues)
-            for group, topics in self._topics.items()
-            for topic, queues in topics.items()
+            f"{topic}@{group}": queues.copy()
+            for group, topics in self._topics.copy().items()
+            for topic, queues in topics.copy().items()
         }
 
     # --- changing ---------------------------------------------------------------------------------------------------
@@ -257,10 +261,21 @@ class ConsumerOffsets:
         if self._journal is not None:
             self._journal.delete_up_to(self._snapshot_journal_number)
 
-    def _snapshot(self) -> ConsumerOffsetTable:
+    def _snapshot(self) -> "_Snapshot":
+        """The journal begins a new file first: what is committed while the table is copied is in both."""
         if self._journal is not None:
             self._snapshot_journal_number = self._journal.rotate()
-        return ConsumerOffsetTable(offset_table=self.table())
+        return _Snapshot(self)
+
+
+class _Snapshot:
+    """The table, copied and encoded by the thread that saves it: for 100,000 groups that takes half a second."""
+
+    def __init__(self, offsets: ConsumerOffsets) -> None:
+        self._offsets = offsets
+
+    def to_bytes(self) -> bytes:
+        return ConsumerOffsetTable(offset_table=self._offsets.table()).to_bytes()
 
 
 def _load(file: JsonTable | None) -> Mapping[str, Mapping[int, int]]:

@@ -17,11 +17,12 @@ from ariane.broker.groups.members import Clients, ConsumerGroup, Member
 from ariane.broker.groups.offsets import NO_OFFSET, ConsumerOffsets
 from ariane.broker.topics import Topics
 from ariane.errors import ArianeError, RequestFailed
+from ariane.lifecycle import Slices
 from ariane.model.group import MessageModel
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.model.topic import TopicConfig
-from ariane.rpc.caller import call_peer, notify_peer
+from ariane.rpc.caller import call_peer, peer_notice
 from ariane.store.blocking_io import run_in_executor
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import Language, ResponseCode
@@ -68,7 +69,7 @@ class OffsetResets:
         online = self.clients.group(request.group)
         if online is not None and request.topic in online.subscriptions:
             check_client_versions(online)
-            self._notify(online, request, self._by_queue(request.topic, targets))
+            await self._notify(online, request, self._by_queue(request.topic, targets))
         # Broadcasting members store their offsets locally: an offset here would only show as lag.
         if online is None or online.message_model is not MessageModel.BROADCASTING:
             for queue_id, offset in targets.items():
@@ -136,9 +137,12 @@ class OffsetResets:
             return queue.max_offset
         return await run_in_executor(self.store.lookup.offset_by_time_steps(topic, queue_id, timestamp_ms))
 
-    def _notify(self, group: ConsumerGroup, request: ResetOffsets, offsets: OffsetsByQueue) -> None:
-        for member in group.members.values():
-            notify_peer(member.connection, _notice(request, member, offsets))
+    async def _notify(self, group: ConsumerGroup, request: ResetOffsets, offsets: OffsetsByQueue) -> None:
+        frames = {is_cpp: peer_notice(_notice(request, offsets, is_cpp=is_cpp)) for is_cpp in (False, True)}
+        async with Slices() as slices:
+            for member in tuple(group.members.values()):
+                member.connection.write(frames[member.language is Language.CPP])
+                await slices.pause()
 
     def _by_queue(self, topic: str, targets: Mapping[int, int]) -> OffsetsByQueue:
         return OffsetsByQueue(
@@ -149,8 +153,7 @@ class OffsetResets:
         )
 
 
-def _notice(request: ResetOffsets, member: Member, offsets: OffsetsByQueue) -> ResetClientOffset:
-    is_cpp = member.language is Language.CPP
+def _notice(request: ResetOffsets, offsets: OffsetsByQueue, *, is_cpp: bool) -> ResetClientOffset:
     return ResetClientOffset(
         topic=request.topic,
         group=request.group,

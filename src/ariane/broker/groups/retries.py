@@ -41,7 +41,7 @@ class RetryHandlers:
 
         The account must have the right to read the message where it is: its copy can be read with a right on the group.
         """
-        group = self.groups.find(request.group)
+        group = self.groups.find(request.group, call.connection)
         self._check_writable()
         if group.retry_queue_nums <= 0:  # the group is configured to drop failed messages
             return Response()
@@ -58,6 +58,8 @@ class RetryHandlers:
             self.topics,
         )
         try:
+            if not self.topics.is_saved(message.topic):  # a crash would hide the message
+                await self.topics.saved()
             stored = self.writer.put(message)
         except StoreError as error:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"the message was not sent back: {error}") from error

@@ -15,6 +15,7 @@ from ariane.broker.topics import Topics
 from ariane.errors import ExpressionError, RequestFailed
 from ariane.model.group import GroupConfig, MessageModel, Subscription
 from ariane.model.topic import Permission, TopicConfig
+from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.pull import Pull, PullSysFlag
 
@@ -29,12 +30,12 @@ class PullChecks:
         self.groups = groups
         self.clients = clients
 
-    def admit(self, request: Pull) -> tuple[GroupConfig, MessageFilter]:
+    def admit(self, request: Pull, connection: Connection) -> tuple[GroupConfig, MessageFilter]:
         """The group's settings and the filter to read with; RequestFailed says why not."""
         settings = self.settings
         if not settings.permission & _READ:
             raise _forbidden(f"broker {settings.name} may not be read (brokerPermission = {settings.permission})")
-        group = self.groups.find(request.consumer_group)
+        group = self.groups.find(request.consumer_group, connection)
         if not group.consume_enable:
             raise _forbidden(f"group {group.group_name} may not consume (consumeEnable = false)")
         self._check_queue(request)
@@ -128,7 +129,7 @@ class PullCheckCache:
         self._groups, self._clients = checks.groups, checks.clients
         self._cached: dict[_Key, PullCheck] = {}
 
-    def find(self, request: Pull) -> GroupConfig | None:
+    def find(self, request: Pull, connection: Connection) -> GroupConfig | None:
         """The group's settings, if it may pull from this queue without a filter; None: the general path decides."""
         is_own = request.sys_flag & _SUBSCRIPTION
         key = (
@@ -141,7 +142,7 @@ class PullCheckCache:
         )
         check = self._cached.get(key)
         if check is None or not self._holds(request, check, is_own):
-            check = self._admit(key, request)
+            check = self._admit(key, request, connection)
             if check is None:
                 return None
         is_open = self._settings.permission & _READ and 0 <= request.queue_id < check.topic.read_queue_nums
@@ -164,10 +165,10 @@ class PullCheckCache:
             return _NO_HEARTBEAT
         return consumers.message_model, consumers.subscriptions.get(request.topic)
 
-    def _admit(self, key: _Key, request: Pull) -> PullCheck | None:
+    def _admit(self, key: _Key, request: Pull, connection: Connection) -> PullCheck | None:
         self._cached.pop(key, None)
         try:
-            group, message_filter = self._checks.admit(request)
+            group, message_filter = self._checks.admit(request, connection)
         except RequestFailed:  # repeated by the general path, which reports why
             return None
         topic = self._topics.get(request.topic)

@@ -57,7 +57,7 @@ class PullFastPath:
         written = 0
         reads = self._reader.read_ahead()
         for end, opaque, request, _ in self._frames(data, position, self._limits, check):
-            group = self._checks.find(request)  # 0.6 us against 1.2 for the checks themselves
+            group = self._checks.find(request, connection)  # 0.6 us against 1.2 for the checks themselves
             queue = self._queues.get(request.topic, request.queue_id)
             if group is None or queue is None:
                 break

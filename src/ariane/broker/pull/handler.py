@@ -59,7 +59,7 @@ class PullHandlers:
         return self._pull(request, call)
 
     def _pull(self, request: Pull, call: Call) -> Pulled | Awaitable[Pulled]:
-        group, message_filter = self.checks.admit(request)
+        group, message_filter = self.checks.admit(request, call.connection)
         queue = self.service.store.components.queues.get(request.topic, request.queue_id)
         if queue is not None:
             commit_offset_of(request, queue, self.offsets)

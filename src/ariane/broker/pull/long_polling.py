@@ -10,15 +10,17 @@ The pulls that it wakes run after the whole chunk of messages is in the log, so 
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 
 from ariane.broker.pull.filters import MessageFilter
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
-from ariane.lifecycle import TaskSet
+from ariane.lifecycle import SLICE_S, TaskSet
 from ariane.model.group import GroupConfig
 from ariane.rpc.handlers import Call
 from ariane.store.dispatch import Arrivals
@@ -62,6 +64,7 @@ class PullWaiters:
         self._by_tick: dict[int, set[PullWaiter]] = {}
         self._by_connection: dict[Connection, set[PullWaiter]] = {}
         self._count = 0
+        self._woken: deque[tuple[PullWaiter, bool]] = deque()
         self._sleepers = TaskSet()
         self._closed = False
 
@@ -170,15 +173,33 @@ class PullWaiters:
     def respond_all(self) -> None:
         """The broker stops: every pull is answered with what there is, and no more are parked."""
         self._closed = True
+        while self._woken:
+            pull, final = self._woken.popleft()
+            pull.resume(pull, final)
         for waiting in tuple(self._by_queue.values()):
             for pull in tuple(waiting):
                 self._remove(pull)
                 pull.resume(pull, True)
 
     def _wake(self, pull: PullWaiter, final: bool) -> None:
-        """In a call of its own, so that one that fails does not affect the others."""
         self._remove(pull)
-        asyncio.get_running_loop().call_soon(pull.resume, pull, final)
+        if not self._woken:
+            asyncio.get_running_loop().call_soon(self._resume_woken)
+        self._woken.append((pull, final))
+
+    def _resume_woken(self) -> None:
+        """One message may wake ten thousand pulls: they are answered in slices. One that fails does not stop others."""
+        ends = perf_counter() + SLICE_S
+        try:
+            while self._woken and perf_counter() < ends:
+                pull, final = self._woken[0]
+                try:
+                    pull.resume(pull, final)
+                finally:
+                    self._woken.popleft()
+        finally:
+            if self._woken:
+                asyncio.get_running_loop().call_soon(self._resume_woken)
 
     def _forget(self, connection: Connection) -> None:
         for pull in tuple(self._by_connection[connection]):

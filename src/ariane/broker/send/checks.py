@@ -21,6 +21,7 @@ from ariane.model.ids import topic_name_problem
 from ariane.model.message import HostPort
 from ariane.model.system_topics import is_writable_by_clients
 from ariane.model.topic import Permission, TopicConfig
+from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.host import encode_host
 from ariane.wire.requests.send import Send
@@ -53,10 +54,10 @@ class SendChecks:
         if not settings.permission & _WRITE:
             raise _forbidden(f"broker {settings.name} may not be written (brokerPermission = {settings.permission})")
 
-    def destination(self, request: Send) -> TopicConfig:
+    def destination(self, request: Send, connection: Connection) -> TopicConfig:
         """The topic to write to, created if need be; RequestFailed when it may not be written."""
         self.admit()
-        return self._passed.get(request.topic) or self._pass(request)
+        return self._passed.get(request.topic) or self._pass(request, connection)
 
     def check_batch(self, body: bytes) -> None:
         if len(body) > self.batch_bytes_max:
@@ -69,12 +70,14 @@ class SendChecks:
         """Calls `listener` when topics change, so that what has passed must be checked again."""
         self._topics.on_change(lambda _: listener())
 
-    def _pass(self, request: Send) -> TopicConfig:
+    def _pass(self, request: Send, connection: Connection) -> TopicConfig:
         if (fault := topic_name_problem(request.topic)) is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
         if not is_writable_by_clients(request.topic):
             raise _forbidden(f"topic {request.topic} is the broker's own: clients may not send to it")
-        config = self._topics.for_send(request.topic, request.default_topic, request.default_topic_queue_nums)
+        config = self._topics.for_send(
+            request.topic, request.default_topic, request.default_topic_queue_nums, connection
+        )
         if not config.perm & _WRITE:
             raise _forbidden(
                 f"topic {request.topic} on broker {self._settings.name} may not be written (perm = {config.perm}): "

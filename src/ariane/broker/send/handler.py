@@ -34,7 +34,7 @@ from ariane.wire.frame import FrameLimits
 from ariane.wire.properties import encode_text, join_properties, read_property_text
 from ariane.wire.requests.send import Send, SendBatch, SendMessage, SendMessageV2, SendResponse
 
-Sent = SendResponse | Awaitable[SendResponse] | Deferred
+Sent = SendResponse | Deferred | Awaitable[SendResponse | Deferred]
 
 _PREPARED = Property.TRANSACTION_PREPARED
 _UNIQUE_KEY = Property.UNIQUE_KEY
@@ -98,7 +98,9 @@ class SendHandlers:
     def _send(self, request: Send, call: Call) -> Sent:
         try:
             self.flow.admit()
-            config = self.checks.destination(request)
+            config = self.checks.destination(request, call.connection)
+            if not self.topics.is_saved(request.topic):
+                return self._send_when_saved(request, call)
             queue_id = queue_of(request, config)
             check_body(request.body)
             entry = self._topic_cache.of(config)
@@ -122,13 +124,28 @@ class SendHandlers:
             message.sys_flag &= ~TRANSACTION_BITS
             if not request.topic.startswith(RETRY_PREFIX):
                 return self._enqueue(self.writer.draft_with_delay(message), call, queue_id, properties)
-            appended = self._store_retry(request, call, message)
+            is_dead = self._redirect_dead_letter(request, call, message)
+            if not self.topics.is_saved(message.topic):
+                return self._send_when_saved(request, call)
+            appended = self._store_retry(request, message, is_dead=is_dead)
         except RequestFailed as error:
             self.writer.counters.rejected(error)
             raise
         except StoreError as error:
             raise self._refused(error) from error
         return self._respond((appended,), queue_id, properties)
+
+    async def _send_when_saved(self, request: Send, call: Call) -> SendResponse | Deferred:
+        """To a topic that was created or changed just now: before the file has it, a crash would hide the message."""
+        await self._topics_saved()
+        outcome = self._send(request, call)
+        return outcome if isinstance(outcome, SendResponse | Deferred) else await outcome
+
+    async def _topics_saved(self) -> None:
+        try:
+            await self.topics.saved()
+        except StoreError as error:
+            raise self._refused(error) from error
 
     def _draft(
         self, request: Send, call: Call, entry: TopicEntry, queue_id: int, properties: dict[str, str], text: str
@@ -175,8 +192,7 @@ class SendHandlers:
             reconsume_times=request.reconsume_times or 0,
         )
 
-    def _store_retry(self, request: Send, call: Call, message: InboundMessage) -> Appended:
-        is_dead = self._redirect_dead_letter(request, call, message)
+    def _store_retry(self, request: Send, message: InboundMessage, *, is_dead: bool) -> Appended:
         appended = self.writer.put(message)
         if is_dead:
             first_topic = message.properties.get(Property.RETRY_TOPIC, request.topic)
@@ -226,7 +242,9 @@ class SendHandlers:
         properties, _ = read_property_text(request.properties or "")
         return self._respond(appended, queue_id, properties)
 
-    def _respond(self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]) -> Sent:
+    def _respond(
+        self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]
+    ) -> SendResponse | Awaitable[SendResponse]:
         if self.writer.is_safe(appended[-1]) or not wants_durable(properties):
             return self.responses.response(ResponseCode.SUCCESS, appended, queue_id, properties.get(_UNIQUE_KEY))
         return self._respond_when_durable(appended, queue_id, properties)

@@ -117,7 +117,7 @@ class ReplyHandlers:
         """
         if request.topic != reply_topic(self.settings.cluster):
             self.rights_of(call).require_publish(request.topic)
-        queue_id = queue_of(request, self.checks.destination(request))
+        queue_id = queue_of(request, self.checks.destination(request, call.connection))
         message = self._inbound(request, call, queue_id)
         failure = await self.pusher.push(request, message, call.connection.peer)
         return self._response(queue_id, failure, self._stored(message) if self.settings.store_replies else None)

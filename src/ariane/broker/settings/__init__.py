@@ -129,6 +129,14 @@ class BrokerSettings:
         maximum=1_000_000,
         doc="Maximum number of topics. Limits memory, because clients cause the creation of retry topics.",
     )
+    auto_create_rate: float = setting(
+        20.0,
+        minimum=0,
+        maximum=1_000_000,
+        reloadable=True,
+        doc="Topics and groups that one connection may create per second by merely using them; those of ten seconds at "
+        "once after a pause. Beyond that it gets SYSTEM_BUSY, which clients retry. 0 is no limit.",
+    )
     trace_topic: str = setting(TRACE, key="msgTraceTopicName", doc="Topic for message traces.")
     trace_topic_enable: bool = setting(
         True, key="traceTopicEnable", doc="Create the trace topic at start. Apache's default is false."
@@ -208,8 +216,8 @@ class BrokerSettings:
         key=Key("flushConsumerOffsetInterval", per_unit=1000),
         minimum=0.01,
         maximum=600,
-        doc="Interval between saves of consumer offsets. After a machine crash, groups consume messages again that "
-        "they committed since the last save.",
+        doc="Interval between saves of consumer offsets, and of topics and groups that nobody waits for. After a "
+        "machine crash, groups consume messages again that they committed since the last save.",
     )
 
     # --- delay and transactions

@@ -209,6 +209,8 @@ def emit(value: object, *, standard: bool = False) -> bytes:
 
 
 def _text(value: object, quote: _Quote) -> str:
+    if isinstance(value, msgspec.Struct):  # first: the rows of large tables
+        return _struct_text(value, quote)
     match value:
         case None:
             return "null"
@@ -222,8 +224,6 @@ def _text(value: object, quote: _Quote) -> str:
             return _float_text(value)
         case Enum():
             return quote(value.name)
-        case msgspec.Struct():
-            return _struct_text(value, quote)
         case dict():
             return _dict_text(value, quote)
         case list() | tuple():
@@ -252,8 +252,27 @@ def _in_order(values: set[object] | frozenset[object]) -> list[object]:
 
 
 def _struct_text(value: msgspec.Struct, quote: _Quote) -> str:
+    if quote is encode_basestring and _is_flat(type(value)):
+        try:
+            return _FLAT.encode(value).decode()
+        except (UnicodeError, OverflowError, TypeError):
+            pass  # a lone surrogate or a value that is not of the declared type: as any other struct
     members = [(name, getattr(value, attribute)) for name, attribute in _members(type(value))]
     return f"{{{','.join([f'{name}:{_text(member, quote)}' for name, member in members if _present(member)])}}}"
+
+
+_FLAT: Final = msgspec.json.Encoder(order="sorted")
+
+
+@cache
+def _is_flat(kind: type[msgspec.Struct]) -> bool:
+    """Whether all its members are texts, integers and booleans: msgspec then writes the same text, ten times faster.
+
+    Tables of a hundred thousand topics or groups consist of such structs.
+    """
+    return kind.__struct_config__.tag is None and all(
+        isinstance(field.type, type) and issubclass(field.type, str | int) for field in msgspec.structs.fields(kind)
+    )
 
 
 @cache
@@ -268,10 +287,15 @@ def _present(member: object) -> bool:
 
 
 def _dict_text(value: dict[object, object], quote: _Quote) -> str:
+    if quote is encode_basestring and set(map(type, value)) | set(map(type, value.values())) == _INTEGERS:
+        return f"{{{','.join([f'{key}:{member}' for key, member in value.items()])}}}"  # offsets by queue: many, short
     members = [(_key_text(key, quote), member) for key, member in value.items() if _present(member)]
     if quote is encode_basestring_ascii:
         members.sort(key=lambda pair: pair[0])
     return f"{{{','.join([f'{key}:{_text(member, quote)}' for key, member in members])}}}"
+
+
+_INTEGERS: Final = {int}
 
 
 def _key_text(key: object, quote: _Quote) -> str:
