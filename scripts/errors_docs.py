@@ -93,7 +93,7 @@ def _few(files: list[str]) -> str:
 
 
 def _server_files() -> Iterator[Path]:
-    for package in ("broker", "nameserver", "rpc"):
+    for package in ("acl", "broker", "nameserver", "rpc"):
         yield from (ROOT / "src/ariane" / package).rglob("*.py")
 
 

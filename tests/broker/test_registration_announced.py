@@ -1,5 +1,6 @@
 """An administrator's change of a topic is answered when the nameservers have it."""
 
+import asyncio
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ from ariane.wire.requests.topics import DeleteTopicInBroker, DeleteTopicInNamese
 from tests.broker.brokers import running_broker
 from tests.cluster.processes import properties, server
 from tests.nameserver.servers import caller, nameserver, nameserver_process
+from tests.transport.peers import until
 
 TOPICS = 60
 
@@ -115,6 +117,19 @@ async def test_a_nameserver_that_stopped_responding_delays_a_topic_by_the_timeou
             assert time.monotonic() - began < 20
             assert await has_route(client, alive, "while-frozen")
             os.kill(process.pid, signal.SIGCONT)
+
+
+async def test_a_stop_does_not_wait_for_a_nameserver_that_stopped_responding(tmp_path: Path) -> None:
+    with nameserver_process() as (process, frozen):
+        async with caller() as client, asyncio.TaskGroup() as group:
+            settings = {"announce_timeout_s": 60.0, "register_timeout_s": 60.0}
+            async with running_broker(tmp_path, [frozen], None, **settings) as broker:
+                os.kill(process.pid, signal.SIGSTOP)
+                change = group.create_task(client.call(broker.address, create("orders"), 60.0))
+                await until(lambda: broker.parts.topics.get("orders") is not None)
+                began = time.monotonic()
+            assert time.monotonic() - began < 30
+            await change
 
 
 async def test_a_nameserver_that_is_killed_does_not_fail_a_topic(tmp_path: Path) -> None:

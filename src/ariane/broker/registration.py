@@ -103,6 +103,7 @@ class Registration:
                     yield registration
                 finally:
                     await registration._unregister_all()
+                    registration._give_up_announcing()
 
     def make_due(self) -> None:
         for nameserver in self._nameservers:
@@ -121,6 +122,12 @@ class Registration:
         except TimeoutError:
             missing = [entry.address for entry in self._nameservers if entry.known_change < change]
             log.warning("a topic change is not confirmed yet", extra={"nameservers": ", ".join(missing)})
+
+    def _give_up_announcing(self) -> None:
+        """At the end: a change that waits for a nameserver is answered, so that it does not delay the stop."""
+        for nameserver in self._nameservers:
+            nameserver.is_failing = True
+            nameserver.end_attempt()
 
     @property
     def registered(self) -> list[str]:
