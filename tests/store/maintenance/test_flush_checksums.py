@@ -18,17 +18,11 @@ from tests.store.stores import HOST, draft, put, small
 from tests.transport.peers import until
 
 
-@pytest.fixture(autouse=True)
-def _every_sync_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unlike in a broker, whose flush thread waits until it can checksum megabytes at once."""
-    monkeypatch.setattr("ariane.store.maintenance.flush._CHECKSUM_STEP_BYTES_MIN", 0)
-
-
-async def test_a_running_store_checksums_the_whole_blocks_of_what_it_syncs(tmp_path: Path) -> None:
+async def test_a_running_store_checksums_what_it_syncs_to_the_last_byte(tmp_path: Path) -> None:
     async with StoreService.open(small(tmp_path), Clock(), HOST) as service:
         await service.append([draft(bytes(700)) for _ in range(20)])
         end = service.store.components.commit_log.max_offset
-        await until(lambda: check_block_checksums(RealDisk(), root=tmp_path).summary.summed_bytes >= end - 1000)
+        await until(lambda: check_block_checksums(RealDisk(), root=tmp_path).summary.summed_bytes >= end)
         assert verify_store(RealDisk(), Layout.under(tmp_path)).is_sound
     assert is_covered(RealDisk(), end, tmp_path)
 
@@ -71,8 +65,10 @@ async def test_a_first_step_that_takes_long_does_not_keep_the_acknowledgement(tm
     store.close()
 
 
-async def test_little_is_left_to_the_next_sync_or_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ariane.store.maintenance.flush._CHECKSUM_STEP_BYTES_MIN", 5000)
+async def test_many_syncs_share_a_step_and_the_last_one_needs_no_sync_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ariane.store.maintenance.flush._CHECKSUM_INTERVAL_S", 0.5)
     store = MessageStore.open(small(tmp_path), Clock(), HOST)
     durable_offsets: list[int] = []
 
@@ -81,10 +77,11 @@ async def test_little_is_left_to_the_next_sync_or_checkpoint(tmp_path: Path, mon
         return False
 
     async with FlushThread.running(store.flusher, store.settings, sum_nothing) as flush_thread:
-        for _ in range(10):
-            (appended,) = put(store, draft(bytes(700)))
+        for _ in range(50):
+            (appended,) = put(store, draft(bytes(10)))
             durable = store.flusher.wait_durable(appended.end)
             flush_thread.wake()
             await durable
-    assert [5000 <= end < 6000 for end in durable_offsets] == [True]
+        await until(lambda: durable_offsets[-1:] == [appended.end])
+    assert len(durable_offsets) < 50
     store.close()

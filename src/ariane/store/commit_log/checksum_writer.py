@@ -47,13 +47,13 @@ from ariane.store.commit_log.checksums import (
     BlockChecksum,
     Blocks,
     ChecksumFile,
+    checksum_of,
     create_checksums,
     open_checksums,
 )
 from ariane.store.commit_log.log import Segment, Segments
 from ariane.store.disk import Disk, PendingSync
 from ariane.store.layout import offset_name, offset_of
-from ariane.wire.hashes import running_crc32
 from ariane.wire.record.layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MAX
 from ariane.wire.record.read import BlankRecord, RecordView, verify
 
@@ -120,9 +120,7 @@ def fill(gaps: Gaps, file: ChecksumFile, log_end: int) -> None:
         for number in gaps.known.keys() - _numbers(gaps.blocks, damaged):
             known, block_end = gaps.known[number], gaps.blocks.end_of(number)
             at = known.covered_to or gaps.blocks.begin_of(number)
-            file.write(
-                number, [BlockChecksum(block_end, running_crc32(view[at - begin : block_end - begin], known.crc))]
-            )
+            file.write(number, [BlockChecksum(block_end, checksum_of(view[at - begin : block_end - begin], known.crc))])
     if damaged:
         _log_damage(gaps.segment, damaged)
 
@@ -279,13 +277,13 @@ def _shortened(blocks: Blocks, checksum: BlockChecksum, segment: Segment, end: i
     if checksum.covered_to <= end:
         return checksum
     view = segment.file.view()
-    if running_crc32(view[begin - segment.base : checksum.covered_to - segment.base]) != checksum.crc:
+    if checksum_of(view[begin - segment.base : checksum.covered_to - segment.base]) != checksum.crc:
         log.error(
             "bytes of the commit log are not those that were written: restore the file from a copy or a replica",
             extra={"file": str(segment.path), "from": begin, "to": checksum.covered_to},
         )
         return NOT_KNOWN
-    return BlockChecksum(end, running_crc32(view[begin - segment.base : end - segment.base]))
+    return BlockChecksum(end, checksum_of(view[begin - segment.base : end - segment.base]))
 
 
 def _newest_of(disk: Disk, directory: Path, segment: Segment) -> BlockChecksum | None:
@@ -293,18 +291,13 @@ def _newest_of(disk: Disk, directory: Path, segment: Segment) -> BlockChecksum |
     file = open_checksums(disk, directory / offset_name(segment.base), segment.base, segment.file.size)
     if file is None:
         return None
-    try:
-        return _last_known(file)
-    finally:
-        file.close()
-
-
-def _last_known(file: ChecksumFile) -> BlockChecksum | None:
-    for number, checksum in reversed(list(enumerate(file.read()))):
-        if checksum not in (NOT_KNOWN, DAMAGED):
-            is_whole = checksum.covered_to == file.blocks.end_of(number)
-            return BlockChecksum(checksum.covered_to, 0) if is_whole else checksum
-    return None
+    with closing(file):
+        known = file.last_known()
+    if known is None:
+        return None
+    number, checksum = known
+    is_whole = checksum.covered_to == file.blocks.end_of(number)
+    return BlockChecksum(checksum.covered_to, 0) if is_whole else checksum
 
 
 # --- the writer ---
@@ -335,22 +328,22 @@ class ChecksumWriter:
         self._is_failing = False
 
     def extend(self, durable_to: int) -> bool:
-        """Checksums some of the whole blocks below `durable_to`; whether there are more."""
-        if durable_to - self._covered_to < self._block_bytes:
+        """Checksums some of the bytes below `durable_to`, the partial last block too; whether there are more."""
+        if durable_to <= self._covered_to:
             return False
         with self._lock:
             before = self._covered_to
-            self._try(lambda: self._extend_to(min(durable_to, before + STEP_BYTES)), durable_to)
-            return before < self._covered_to <= durable_to - self._block_bytes
+            is_done = self._try(lambda: self._extend_to(min(durable_to, before + STEP_BYTES)), durable_to)
+            return is_done and before < self._covered_to < durable_to
 
     def make_durable(self, durable_to: int) -> None:
-        """Checksums everything below `durable_to`, the partial last block too, and syncs the checksums.
+        """Checksums everything below `durable_to` and syncs the checksums.
 
         The first call also fills gaps and may take a while: it runs at start-up, before clients are served.
         """
         with self._lock:
             self._fill_gaps(durable_to)
-            self._try(lambda: self._extend_to(durable_to, with_rest=True), durable_to)
+            self._try(lambda: self._extend_to(durable_to), durable_to)
             self._try(self._sync, durable_to)
 
     def close(self) -> None:
@@ -383,8 +376,8 @@ class ChecksumWriter:
         self._note_unsynced(file.path)
         fill(gaps, file, durable_to)
 
-    def _try(self, step: Callable[[], None], durable_to: int) -> None:
-        """Logs the first of several errors and leaves a gap: the log must not wait for its checksums."""
+    def _try(self, step: Callable[[], None], durable_to: int) -> bool:
+        """Whether it succeeded. Logs the first of several errors and leaves a gap: the log must not wait for them."""
         try:
             step()
         except OSError as error:
@@ -392,8 +385,9 @@ class ChecksumWriter:
                 log.warning("block checksums of the commit log are not written", extra={"reason": str(error)})
             self._is_failing = True
             self._skip_to(durable_to)
-        else:
-            self._is_failing = False
+            return False
+        self._is_failing = False
+        return True
 
     def _skip_to(self, durable_to: int) -> None:
         self._close_file()
@@ -405,16 +399,14 @@ class ChecksumWriter:
         if begin > self._covered_to:
             self._covered_to, self._crc = begin, 0
 
-    def _extend_to(self, end: int, *, with_rest: bool = False) -> None:
+    def _extend_to(self, end: int) -> None:
         while self._covered_to < end:
             segment = self._segment_at(self._covered_to)
             if segment is None:  # retention has deleted the file already
                 self._skip_to(end)
                 return
             file = self._file_of(segment)
-            stop = min(end, segment.end, self._covered_to + STEP_BYTES) if with_rest else file.blocks.whole_below(end)
-            if stop <= self._covered_to:
-                return
+            stop = min(end, segment.end, self._covered_to + STEP_BYTES)
             with segment.file.window(self._covered_to - segment.base, stop - segment.base) as view:
                 self._checksum_view(view, file, stop)
 
@@ -427,7 +419,7 @@ class ChecksumWriter:
         while at < stop:
             block_end = blocks.end_of(number)
             end = min(block_end, stop)
-            crc = running_crc32(view[at - begin : end - begin], crc)
+            crc = checksum_of(view[at - begin : end - begin], crc)
             checksums.append(BlockChecksum(end, crc))
             at, number = end, number + 1
             if end == block_end:

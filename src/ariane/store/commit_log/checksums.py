@@ -26,17 +26,34 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ariane.store.disk import Disk, File
-from ariane.wire.hashes import crc32
+from ariane.wire.hashes import POSITIVE_INT32, crc32, running_crc32, unmasked_crc32_of_each
 
 _HEAD = struct.Struct(">8sqii")
 _CRC = struct.Struct(">i")
 _CHECKSUM = struct.Struct(">qI")
+_ENTRY = struct.Struct(">qIi")
 _MAGIC = b"ARIANE S"
 _HEAD_BYTES = 32
 CHECKSUM_BYTES = 16
 _UNWRITTEN = bytes(CHECKSUM_BYTES)
 BLOCK_BYTES_MIN = 512
 """With smaller blocks the checksums would take more than a thirtieth of the log."""
+_PIECE_BYTES = 4096
+_READ_AT_ONCE = 4096
+
+
+def checksum_of(data: bytes | memoryview, before: int = 0) -> int:
+    """The checksum of a block, or of the part of it that follows the bytes with the checksum `before`.
+
+    In pieces: for 5 KiB or more the function releases the GIL. A thread would then wait for it again after each block,
+    up to 5 ms while the event loop is busy, for a microsecond of work.
+    """
+    if len(data) <= _PIECE_BYTES:
+        return running_crc32(data, before)
+    with memoryview(data) as view:
+        for at in range(0, len(view), _PIECE_BYTES):
+            before = running_crc32(view[at : at + _PIECE_BYTES], before)
+    return before
 
 
 class BlockChecksum(NamedTuple):
@@ -109,23 +126,33 @@ class ChecksumFile:
         self.blocks = blocks
         self._file = file
 
-    def read(self, first: int = 0) -> list[BlockChecksum]:
-        """The checksums of the blocks from `first` up to the last one that has one."""
-        data = self._file.read((self.blocks.count - first) * CHECKSUM_BYTES, self.blocks.position_of(first)).rstrip(
-            b"\0"
-        )
-        raws = [
-            data[at : at + CHECKSUM_BYTES].ljust(CHECKSUM_BYTES, b"\0") for at in range(0, len(data), CHECKSUM_BYTES)
+    def read(self, first: int = 0, count: int | None = None) -> list[BlockChecksum]:
+        """The checksums of `count` blocks from `first` on, or of all; not those after the last one that has one."""
+        count = self.blocks.count - first if count is None else min(count, self.blocks.count - first)
+        data = self._file.read(count * CHECKSUM_BYTES, self.blocks.position_of(first)).rstrip(b"\0")
+        data = data.ljust(-(-len(data) // CHECKSUM_BYTES) * CHECKSUM_BYTES, b"\0")
+        pieces = [data[at : at + _CHECKSUM.size] for at in range(0, len(data), CHECKSUM_BYTES)]
+        rows = zip(_ENTRY.iter_unpack(data), unmasked_crc32_of_each(pieces), strict=True)
+        return [
+            self._checksum(first + number, covered_to, crc, own_crc, actual & POSITIVE_INT32)
+            for number, ((covered_to, crc, own_crc), actual) in enumerate(rows)
         ]
-        return [self._unpack(raw, number) for number, raw in enumerate(raws, first)]
 
-    def _unpack(self, raw: bytes, number: int) -> BlockChecksum:
-        if raw == _UNWRITTEN:
+    def _checksum(self, number: int, covered_to: int, crc: int, own_crc: int, actual: int) -> BlockChecksum:
+        if not (covered_to or crc or own_crc):
             return NOT_KNOWN
-        if raw[_CHECKSUM.size :] != _CRC.pack(crc32(raw[: _CHECKSUM.size])):
-            return DAMAGED
-        checksum = BlockChecksum(*_CHECKSUM.unpack_from(raw))
-        return checksum if self.blocks.begin_of(number) < checksum.covered_to <= self.blocks.end_of(number) else DAMAGED
+        blocks = self.blocks
+        begin = blocks.base + number * blocks.block_bytes
+        is_valid = own_crc == actual and begin < covered_to <= min(begin + blocks.block_bytes, blocks.end)
+        return BlockChecksum(covered_to, crc) if is_valid else DAMAGED
+
+    def last_known(self) -> tuple[int, BlockChecksum] | None:
+        """The last block with a valid checksum, and this; None when there is none."""
+        for first in reversed(range(0, self.blocks.count, _READ_AT_ONCE)):
+            for number, checksum in reversed(list(enumerate(self.read(first, _READ_AT_ONCE), first))):
+                if checksum not in (NOT_KNOWN, DAMAGED):
+                    return number, checksum
+        return None
 
     def write(self, first: int, checksums: Iterable[BlockChecksum]) -> None:
         """Writes the checksums of consecutive blocks by one write."""

@@ -9,6 +9,7 @@ import asyncio
 import heapq
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
@@ -20,8 +21,8 @@ from ariane.store.settings import FlushDiskType, StoreSettings
 log = logging.getLogger(__name__)
 
 _PAGE_BYTES = 4096
-_CHECKSUM_STEP_BYTES_MIN = 2 * 1024 * 1024
-"""Bytes per checksum step: its small write would cost as much as the checksum of a single block."""
+_CHECKSUM_INTERVAL_S = 0.02
+"""Time between two checksum steps: with thousands of syncs a second, one for each would cost as much as the syncs."""
 
 
 class Flusher:
@@ -104,7 +105,8 @@ class FlushThread:
     def __init__(self, flusher: Flusher, settings: StoreSettings, extend_checksums: Callable[[int], bool]) -> None:
         self._flusher = flusher
         self._extend_checksums = extend_checksums
-        self._checksummed_to = 0
+        self._durable_to = self._checksummed_to = flusher.flushed_to
+        self._checksummed_s = 0.0
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._sync_requested = threading.Event()
@@ -137,6 +139,8 @@ class FlushThread:
         quiet_ms = 0
         settings = self._settings
         while not self._stopped:
+            if self._checksummed_to < self._durable_to and not self._sync_requested.wait(_CHECKSUM_INTERVAL_S):
+                self._extend_checksums_to(self._durable_to)
             requested = self._sync_requested.wait(settings.flush_interval_ms / 1000)
             self._sync_requested.clear()
             quiet_ms = 0 if requested else quiet_ms + settings.flush_interval_ms
@@ -159,12 +163,14 @@ class FlushThread:
             self._loop.call_soon_threadsafe(self._flusher.failed, error)
             return False
         self._loop.call_soon_threadsafe(self._flusher.flushed, end)
-        if end - self._checksummed_to >= _CHECKSUM_STEP_BYTES_MIN:
+        self._durable_to = end
+        if time.monotonic() >= self._checksummed_s + _CHECKSUM_INTERVAL_S:
             self._extend_checksums_to(end)
         return True
 
     def _extend_checksums_to(self, durable_to: int) -> None:
         """Stops as soon as a sync is requested: an append must not wait for checksums."""
+        self._checksummed_s = time.monotonic()
         while self._extend_checksums(durable_to):
             if self._sync_requested.is_set():
                 return

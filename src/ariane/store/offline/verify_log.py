@@ -22,14 +22,13 @@ import numpy.typing as npt
 from ariane.errors import RecordError
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE
-from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, ChecksumFile, open_checksums
+from ariane.store.commit_log.checksums import DAMAGED, NOT_KNOWN, ChecksumFile, checksum_of, open_checksums
 from ariane.store.commit_log.scan import DataFile, LogItem, walk_files
 from ariane.store.disk import Disk, File
 from ariane.store.dispatch import is_queued
 from ariane.store.index.entries import key_hashes, topic_hash
 from ariane.store.layout import Layout, offset_name, offset_of
 from ariane.store.offline.verify_report import Fix, Report
-from ariane.wire.hashes import running_crc32
 from ariane.wire.record.read import BlankRecord, BrokenRecord, DispatchFacts, Fault, RecordView, verify
 from ariane.wire.sys_flag import SysFlag, transaction_type
 
@@ -349,7 +348,7 @@ class ChecksumCheck:
             return None
         self._covered += end - begin
         self._covered_to = max(self._covered_to, end)
-        return running_crc32(data)
+        return checksum_of(data)
 
     def _report_changed(self, file: DataFile, known: int, changed: list[_ChangedBlock], columns: FactColumns) -> None:
         if len(changed) == known > 1:
