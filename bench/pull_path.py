@@ -1,20 +1,28 @@
 """CPU of a pull inside the broker, without sockets: frames into a connection, answers into nothing.
 
-    python -m bench.pull_path [--chunk 4] [--count 32] [--body 1024] [--queues 8] [--profile]
+    python -m bench.pull_path [--chunk 4] [--count 32] [--body 1024] [--queues 8] [--profile] [--checks]
 
 The broker is whole, with store, checks and counters; only the kernel's part of the network is left out, so the figures
 hold on a busy machine, too. The queues lie interleaved in one log, as when producers send to all of them. "one copy" is
 the time to copy as many bytes of the log in pieces of a record's size: no pull can take less. --profile shows where the
 time goes: shares, not microseconds, for profiling slows calls.
+
+--checks shows what the checks of block checksums cost (store/commit_log/checked_blocks.py), with one pull in a read:
+CPU of all threads and time, for messages that were just written, for older ones that were checked, for the first touch
+of cached ones, and for those that come from the disk, with a check and without.
 """
 
 import argparse
 import asyncio
 import cProfile
+import mmap
+import os
 import pstats
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ariane.store.message_store import MessageStore
 from ariane.transport.connection import Connection
@@ -34,10 +42,13 @@ FILLED = OFFSET_FIRST + 4_096
 async def measure(chosen: argparse.Namespace, root: Path) -> None:
     write_topics(root, Setup(queues=chosen.queues))
     async with broker_on(root) as broker:
-        transport = Nowhere(kept=1)
+        transport = Answered()
         connection = connection_to(broker, transport)
         await fill(connection, chosen)
         plan = plan_of(chosen, Kind.PULL)
+        if chosen.checks:
+            await measure_checks(broker.parts.store.store, connection, transport, chunks_of(plan, 1))
+            return
         chunks = chunks_of(plan, chosen.chunk)
         pulls = len(chunks) * chosen.chunk
         best_us = copy_us = float("inf")
@@ -55,6 +66,18 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
     print(f"{best_us:.1f} us a pull, one copy {copy_us:.1f}: best of {ROUNDS}, {shape}")
     if chosen.profile:
         pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(40)
+
+
+class Answered(Nowhere):
+    """Tells when something was written: who asks again and again keeps the threads from their work."""
+
+    def __init__(self) -> None:
+        super().__init__(kept=1)
+        self.is_answered = asyncio.Event()
+
+    def write(self, data: Any) -> None:
+        super().write(data)
+        self.is_answered.set()
 
 
 async def fill(connection: Connection, chosen: argparse.Namespace) -> None:
@@ -92,6 +115,55 @@ def feed(connection: Connection, chunks: list[bytes]) -> float:
     return time.process_time() - began
 
 
+# --- checks of block checksums ---
+
+
+async def measure_checks(
+    store: MessageStore, connection: Connection, transport: Answered, pulls: list[bytes], rounds: int = 5
+) -> None:
+    log = store.components.commit_log
+    checks = log.checks
+    assert checks is not None
+
+    async def show(name: str, prepare: Callable[[], None] = lambda: None) -> None:
+        costs = []
+        for _ in range(rounds):
+            prepare()
+            costs.append(await feed_one_by_one(connection, transport, pulls))
+        cpu_us, time_us = (min(column) * 1e6 for column in zip(*costs, strict=True))
+        print(f"{name:44} {cpu_us:7.1f} us of CPU, {time_us:7.1f} us a pull")
+
+    def evict() -> None:
+        checks.forget_all()
+        for segment in log.segments:
+            mapped = segment.file.view().obj
+            assert isinstance(mapped, mmap.mmap)
+            mapped.madvise(mmap.MADV_DONTNEED)
+            descriptor = os.open(segment.path, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+    await show("just written")
+    store.make_durable()
+    await feed_one_by_one(connection, transport, pulls)
+    await show("older than the last checkpoint, checked")
+    await show("first touch, in the page cache", checks.forget_all)
+    await show("first touch, from the disk", evict)
+    log.checks = None
+    await show("the same without a check", evict)
+    log.checks = checks
+
+
+async def feed_one_by_one(connection: Connection, transport: Answered, pulls: list[bytes]) -> tuple[float, float]:
+    """CPU of all threads, and time, of one pull."""
+    began, began_cpu = time.perf_counter(), time.process_time()
+    for pull in pulls:
+        transport.is_answered.clear()
+        connection.data_received(pull)
+        await transport.is_answered.wait()
+    return (time.process_time() - began_cpu) / len(pulls), (time.perf_counter() - began) / len(pulls)
+
+
 def copy(store: MessageStore, chosen: argparse.Namespace) -> float:
     """Seconds to join the records of one pull, without finding them and without an answer around them."""
     reader, topic, times = store.reader, topic_name(0), 200
@@ -121,6 +193,7 @@ def main() -> None:
     options.add_argument("--body", type=int, default=1024)
     options.add_argument("--queues", type=int, default=8)
     options.add_argument("--profile", action="store_true")
+    options.add_argument("--checks", action="store_true", help="what the checks of block checksums cost")
     on_a_store(partial(measure, options.parse_args()))
 
 

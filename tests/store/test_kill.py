@@ -1,10 +1,11 @@
 """kill -9 at any moment, again and again on the same store: nothing acknowledged is lost, nothing else appears.
 
-`ARIANE_KILLS` says how often.
+`ARIANE_KILLS` says how often, `ARIANE_FLIPS` how many bits are flipped in what a killed process leaves.
 """
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,14 +13,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ariane.clock import Clock
+from ariane.store.checkpoint import read_checkpoint
+from ariane.store.commit_log.checked_blocks import checksummed_to
+from ariane.store.commit_log.log import Segments
 from ariane.store.disk import RealDisk
+from ariane.store.layout import Layout, offset_name
 from ariane.store.message_store import MessageStore
+from ariane.store.offline.verify import verify_store
 from ariane.store.settings import FlushDiskType
+from ariane.wire.record.read import RecordView
 from tests.store.block_checksums import check_block_checksums, is_covered
-from tests.store.stores import HOST
-from tests.store.writer import settings_of, survivors
+from tests.store.damage import PARTS, position_in
+from tests.store.stores import HOST, records
+from tests.store.writer import QUEUES, TOPIC, settings_of, survivors
 
 KILLS = int(os.environ.get("ARIANE_KILLS", "50"))
+FLIPS = int(os.environ.get("ARIANE_FLIPS", "15"))
+SEGMENT_BYTES, BLOCK_BYTES = 256 * 1024, 4096
 PROJECT = Path(__file__).parent.parent.parent
 
 
@@ -95,3 +105,82 @@ def test_no_kill_loses_an_acknowledged_message(tmp_path: Path) -> None:
         if number % 5 == 4 or number == KILLS - 1:  # between, recoveries follow each other without a clean stop
             assert messages_in(tmp_path) >= acknowledged, "an acknowledged message is lost"
     assert acknowledged > KILLS
+
+
+# --- a flipped bit in what a killed process leaves --------------------------------------------------------------------
+
+
+def opened(root: Path) -> MessageStore:
+    return MessageStore.open(settings_of(root, FlushDiskType.SYNC), Clock(), HOST)
+
+
+def tail_of(root: Path) -> list[RecordView]:
+    """The records since the last checkpoint that have checksums."""
+    layout = Layout.under(root)
+    segments = Segments(RealDisk(), layout.commit_log, SEGMENT_BYTES, writable=False)
+    end = checksummed_to(RealDisk(), layout.commit_log_checksums, segments)
+    segments.close()
+    begin = read_checkpoint(RealDisk(), layout.checkpoint).dispatched_to
+    copy = root.with_name("opened")
+    shutil.copytree(root, copy)
+    store = opened(copy)
+    tail = [
+        view for view in records(store) if begin <= view.physical_offset and view.physical_offset + view.size <= end
+    ]
+    store.close()
+    shutil.rmtree(copy)
+    return tail
+
+
+def delivered(store: MessageStore) -> set[bytes]:
+    found: set[bytes] = set()
+    for queue_id in range(QUEUES):
+        queue, offset = store.components.queues.get(TOPIC, queue_id), 0
+        while queue is not None and offset < queue.max_offset:
+            result = store.reader.read(TOPIC, queue_id, offset, 32)
+            assert result.next_offset > offset
+            found.update(map(bytes, result.slices))
+            offset = result.next_offset
+    return found
+
+
+def test_a_flip_in_the_tail_that_a_killed_process_leaves_is_reported_and_not_delivered(tmp_path: Path) -> None:
+    root, rng = tmp_path / "killed", random.Random(int.from_bytes(os.urandom(4), "big"))
+    tail: list[RecordView] = []
+    while len(tail) < 20:
+        writer = Writer(root, FlushDiskType.SYNC, rng.randrange(2**32))
+        writer.read_until(lambda chunks: chunks >= 40)
+        writer.kill()
+        tail = tail_of(root)
+    intact = tmp_path / "intact"
+    shutil.copytree(root, intact)
+    store = opened(intact)
+    sent = {}
+    for view in records(store):
+        segment = store.components.commit_log.segments.find(view.physical_offset)
+        assert segment is not None
+        sent[bytes(segment.file.view()[view.position : view.position + view.size])] = view
+    assert delivered(store) == sent.keys()
+    store.close()
+    reported = 0
+    for number in range(FLIPS):
+        copy = tmp_path / "flipped"
+        shutil.copytree(root, copy)
+        view = rng.choice(tail)
+        at = view.physical_offset + position_in(view, PARTS[number % 3], rng)
+        with (Layout.under(copy).commit_log / offset_name(at // SEGMENT_BYTES * SEGMENT_BYTES)).open("r+b") as file:
+            file.seek(at % SEGMENT_BYTES)
+            byte = file.read(1)[0]
+            file.seek(at % SEGMENT_BYTES)
+            file.write(bytes([byte ^ 1 << rng.randrange(8)]))
+        reported += not verify_store(RealDisk(), Layout.under(copy)).is_sound
+        store = opened(copy)
+        found = delivered(store)
+        store.close()
+        assert found <= sent.keys(), "a damaged message was delivered"
+        block = at // BLOCK_BYTES
+        for missing in sent.keys() - found:
+            first, last = sent[missing].physical_offset, sent[missing].physical_offset + sent[missing].size - 1
+            assert first // BLOCK_BYTES <= block <= last // BLOCK_BYTES, "an undamaged message is missing"
+        shutil.rmtree(copy)
+    assert reported == FLIPS

@@ -445,11 +445,12 @@ async def test_what_has_left_the_page_cache_is_fetched_by_a_thread(
         for number in range(5):
             await service.append([draft(b"%d" % number, "orders" if number % 2 else "others")])
         service.store.make_durable()
+        await service.read("orders", 0, 0, 32)  # the first read checks them
         disk.is_cached = is_cached
         disk.readers.clear()
         result = await service.read("orders", 0, 0, 32)
         assert len(result.slices) == 2
-        assert len(disk.readers) == (0 if is_cached else 2)
+        assert bool(disk.readers) is not is_cached
         assert all(name.startswith("ariane-store") for name in disk.readers)
 
 
@@ -463,9 +464,10 @@ async def test_a_search_by_time_fetches_each_cold_record_by_a_thread(
             await clock.advance(1)
         stored_ms = service.store.lookup.store_time(queue_of(service), 13)
         assert stored_ms is not None
-        disk.readers.clear()
         service.store.make_durable()
         search = partial(service.store.lookup.offset_by_time_steps, "orders", 0, stored_ms)
+        assert await run_in_executor(search()) == 13  # the first one checks what it reads
+        disk.readers.clear()
         assert await run_in_executor(search()) == 13
         assert disk.readers == []
         disk.is_cached = False

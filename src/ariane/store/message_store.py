@@ -209,7 +209,10 @@ class MessageStore:
 
     def finish_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        self.components.commit_log.assume_cached_from = checkpoint.dispatched_to
+        commit_log = self.components.commit_log
+        commit_log.assume_cached_from = checkpoint.dispatched_to
+        if commit_log.checks is not None:
+            commit_log.checks.expire()
         self.derived.checkpointed()
         self.flusher.flushed(checkpoint.flushed_to)
 

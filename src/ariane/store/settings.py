@@ -61,11 +61,12 @@ class StoreSettings:
         "is always checked.",
     )
     sum_block_bytes: int = setting(
-        256 * KiB,
+        16 * KiB,
         minimum=0,
         maximum=8 * MiB,
-        doc="Block size of the commit log's checksums, which are stored in a directory beside it: with them `ariane "
-        "store verify` detects every flipped bit, and no client sees a difference. 0 for no checksums, else 512 or "
+        doc="Block size of the commit log's checksums, which are stored in a directory beside it: with them every "
+        "flipped bit is detected, by `ariane store verify` and before a consumer gets the message. When a header or a "
+        "property is damaged, all messages in its block are withheld. 0 for no checksums and no check, else 512 or "
         "more. A file keeps the block size that it was created with.",
     )
     flush_disk_type: FlushDiskType = setting(

@@ -10,17 +10,19 @@ from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
 from ariane.store.read import fast_reads
 from tests.simulation.simulated_disk import SimulatedDisk, SimulatedFile
-from tests.store.stores import draft, opened, put
+from tests.store.stores import bodies, draft, opened, put
 
 MESSAGES = 400
 
 
 @pytest.fixture
 def store() -> MessageStore:
-    """Two queues in one log, all of it written long ago as far as anybody knows."""
+    """Two queues in one log, all of it written long ago as far as anybody knows, and checked."""
     store = opened(SimulatedDisk(), segment_bytes=256 * 1024, queue_segment_bytes=20_000)
     put(store, *[draft(bytes(1 + number % 90), queue_id=number // 5 % 2) for number in range(2 * MESSAGES)])
     store.make_durable()
+    for queue_id in range(2):
+        assert len(bodies(store, "orders", queue_id)) == MESSAGES
     return store
 
 
@@ -84,7 +86,7 @@ def test_between_two_records_that_are_in_memory_and_far_apart_others_are_asked_f
     queue = queue_of(store)
     cold = range(*(ENTRY.unpack(queue.entries(offset, 1))[0] for offset in (100, 140)))
     monkeypatch.setattr(fast_reads, "_PROBE_SPAN_BYTES", 2000)
-    monkeypatch.setattr(CommitLog, "is_cached", lambda log, places: all(place not in cold for place, _ in places))
+    monkeypatch.setattr(CommitLog, "is_ready", lambda log, places: all(place not in cold for place, _ in places))
     reads = store.reader.read_ahead()
     found = [reads.find(queue, offset, 10, 10**6) is not None for offset in range(0, 200, 10)]
     assert found[:10] == [True] * 10

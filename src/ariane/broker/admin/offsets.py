@@ -78,7 +78,7 @@ class ConsumerOffsetHandlers:
         if queue is None:
             return True
         yield from queue.warm(0)
-        return queue.min_offset <= 0 and not self.store.reader.read(topic, queue_id, 0, 1).suggest_slave
+        return queue.min_offset <= 0 and not self.store.reader.is_far_behind(queue, 0)
 
     @handles(UpdateConsumerOffset)
     def update(self, request: UpdateConsumerOffset, call: Call) -> UpdateOffsetResponse:

@@ -222,6 +222,9 @@ class MetricsCollector:
         enqueued = self._counters.puts.get(TIMER)
         transactions = components.transactions
         exposition.add(catalog.WRITABLE, store.write_error is None)
+        checks = store.components.commit_log.checks
+        exposition.add(catalog.DAMAGED_BLOCKS, 0 if checks is None else checks.damaged_blocks)
+        exposition.add(catalog.WITHHELD_RECORDS, 0 if checks is None else checks.withheld_records)
         exposition.add(catalog.FLUSH_BEHIND, max(0, behind), *_LOCAL_DISK)
         exposition.add(catalog.DISPATCH_BEHIND, 0, *_LOCAL_DISK)
         exposition.add(catalog.TIMER_ENQUEUE_LAG, components.timer.behind, *_LOCAL_DISK)

@@ -158,6 +158,14 @@ TIMER_DEQUEUED = _counter("rocketmq_timer_dequeue_total", "Messages delivered by
 BUILD = _gauge("ariane_build_info", "Always 1; the labels contain the versions.", "version", "python")
 BOOTED = _gauge("ariane_boot_timestamp_seconds", "Start time of the broker in seconds since 1970.")
 WRITABLE = _gauge("ariane_store_writable", "1 if the store accepts messages; 0 on a full disk or after a failed sync.")
+DAMAGED_BLOCKS = _counter(
+    "ariane_store_damaged_blocks_total",
+    "Blocks of the log whose bytes are not those that were written, found when they were read; each counted once.",
+)
+WITHHELD_RECORDS = _counter(
+    "ariane_store_withheld_records_total",
+    "Messages that no consumer gets because they may be damaged; each counted once, when a reader came to it.",
+)
 REJECTED_SENDS = _counter(
     "ariane_rejected_sends_total",
     "Rejected sends, by response code or by flow control reason (REJECTREQUEST, OVERLOAD, TIMEOUT_CLEAN_QUEUE).",

@@ -50,7 +50,7 @@ from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, SettingsError, StoreCorrupt, StoreError, StoreMismatch
 from ariane.lifecycle import background, every
 from ariane.model.system_topics import TIMER
-from ariane.store.blocking_io import IoSteps
+from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.commit_log.log import CommitLog, Segment
 from ariane.store.disk import Disk
 from ariane.store.service import StoreService
@@ -85,7 +85,7 @@ class TimerDeliverer:
         """The message; None, counted and logged, if it is gone: retention on a full disk may have deleted it."""
         try:
             if record is None:
-                raise RecordError("its record is no longer in the commit log")
+                raise RecordError("its record is no longer in the commit log, or is damaged")
             _check(record, physical_offset)
             return inbound_message_of(memoryview(record))
         except RecordError as error:
@@ -234,11 +234,18 @@ class TimerDrainer:
     async def _read_chunk(self) -> None:
         """Reads in threads: old records are often not in the page cache."""
         units = await asyncio.to_thread(self._wheel.chunk, self._position, CHUNK_UNITS, CHUNK_BYTES)
-        locations = [(self._log.segments.find(unit.physical_offset), unit) for unit in units]
+        await run_in_executor(self._log.warm(sorted((unit.physical_offset, unit.size) for unit in units)))
+        locations = [(self._segment_of(unit), unit) for unit in units]
         records = await asyncio.to_thread(_read, locations)
         self._position = units[-1].previous
         self._wheel.pending -= len(units)
         self._prepare(zip(units, records, strict=True))
+
+    def _segment_of(self, unit: TimerUnit) -> Segment | None:
+        """None when the record is gone, or when it may be damaged."""
+        if self._log.withholds(unit.physical_offset, unit.size):
+            return None
+        return self._log.segments.find(unit.physical_offset)
 
     def _prepare(self, records: Iterable[tuple[TimerUnit, bytes | None]]) -> None:
         messages = [(unit, self._deliverer.read(record, unit.physical_offset)) for unit, record in records]

@@ -15,6 +15,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from ariane.errors import StoreFull, StoreMismatch
 from ariane.store.blocking_io import (
@@ -157,6 +158,35 @@ class Segments:
 _NOTHING = memoryview(b"")
 
 
+class RecordChecks(Protocol):
+    """Compares what is read with the block checksums (checked_blocks.py)."""
+
+    has_damage: bool
+    """Whether `withholds` is true of any record."""
+    damaged_blocks: int
+    """Found since the start, each counted once."""
+    withheld_records: int
+    """Asked for since the start, each counted once."""
+
+    def are_intact(self, begin: int, end: int) -> bool:
+        """Whether these bytes are in one file, were checked, and are what was written."""
+        ...
+
+    def check_steps(self, locations: Sequence[RecordLocation], hot_from: int, *, is_cold: bool) -> IoSteps[None]:
+        """Fetches and checks these records, as far as they lie before `hot_from`."""
+        ...
+
+    def withholds(self, offset: int, size: int) -> bool:
+        """Whether this record may be damaged, so that no reader may get it."""
+        ...
+
+    def expire(self) -> None:
+        """Called with each checkpoint: now and then what was checked is checked again."""
+
+    def forget_all(self) -> None:
+        """Everything is unchecked from now on."""
+
+
 class CommitLog:
     """Appends by `pwrite`, reads through a read-only mapping. Recovery calls `set_end` before the first append."""
 
@@ -171,6 +201,8 @@ class CommitLog:
         self.assume_cached_from = 0
         """From here on this process wrote everything at most a minute ago: it counts as cached without a system call.
         The store advances it with each checkpoint."""
+        self.checks: RecordChecks | None = None
+        """Set by the store; None without block checksums."""
 
     @property
     def segments(self) -> Segments:
@@ -252,10 +284,10 @@ class CommitLog:
         return self._segments.create(base, allocated=self._segments.segment_bytes)
 
     def read(self, offset: int, size: int) -> memoryview | None:
-        """`size` bytes at `offset`, not copied; None when they are not in the log (any more)."""
+        """`size` bytes at `offset`, not copied; None when they are not in the log (any more), or are damaged."""
         end = offset + size
         segment = self._segments.find(offset)
-        if segment is None or end > self._end or end > segment.end:
+        if segment is None or end > self._end or end > segment.end or self.withholds(offset, size):
             return None
         base = segment.base
         return segment.file.view()[offset - base : end - base]
@@ -267,29 +299,61 @@ class CommitLog:
             return 0, 0, _NOTHING
         return segment.base, min(segment.end, self._end), segment.file.view()
 
-    # --- page cache -------------------------------------------------------------------------------------------------
+    # --- page cache and checks --------------------------------------------------------------------------------------
 
-    def is_cached(self, locations: Sequence[RecordLocation]) -> bool:
-        """Whether these records, in the order of the log, are in the page cache.
-
-        Probes the first and the last only: those between were written and are read together with them. A probe of each
-        of 32 records would cost three times as much as their pull.
-        """
+    def is_ready(self, locations: Sequence[RecordLocation]) -> bool:
+        """Whether these records, in the order of the log, are in the page cache and were checked there."""
         if not locations or locations[0][0] >= self.assume_cached_from:
             return True
+        offset, size = locations[-1]
+        checks = self.checks
+        return (checks is None or checks.are_intact(locations[0][0], offset + size)) and self._is_cached(locations)
+
+    def _is_cached(self, locations: Sequence[RecordLocation]) -> bool:
+        """Probes the first and the last only: those between were written and are read together with them. A probe of
+        each of 32 records would cost three times as much as their pull."""
         ends = locations if len(locations) == 1 else (locations[0], locations[-1])
         return all(map(are_cached, self._byte_ranges(ends)))
 
     def warm(self, locations: Sequence[RecordLocation]) -> IoSteps[None]:
-        """Fetches these records into the page cache (store/blocking_io.py)."""
-        if not self.is_cached(locations):
+        """Fetches these records into the page cache (store/blocking_io.py), and checks them."""
+        if self.is_ready(locations):
+            return
+        is_cold = not self._is_cached(locations)
+        if self.checks is not None:
+            yield from self.checks.check_steps(locations, self.assume_cached_from, is_cold=is_cold)
+        elif is_cold:
             yield partial(fetch, list(self._byte_ranges(merge_adjacent(locations))))
+
+    def warm_end(self) -> IoSteps[None]:
+        """Fetches the page that the next append writes to."""
+        last = [(self._end - 1, 1)]
+        if self._end <= self.assume_cached_from and not self._is_cached(last):
+            yield partial(fetch, list(self._byte_ranges(last)))
 
     def warm_records(self, offsets: Sequence[int]) -> IoSteps[None]:
         """The same for records of unknown size."""
         cold = [byte_range for offset in offsets if (byte_range := self._cold_record(offset)) is not None]
         if cold:
             yield partial(fetch_records, cold)
+        if self.checks is not None:
+            yield from self.warm([(offset, size) for offset in sorted(offsets) if (size := self._size_at(offset))])
+
+    def _size_at(self, offset: int) -> int:
+        """As the record itself says, which may be damaged; 0 if it cannot be."""
+        base, end, view = self.window(offset)
+        size = int.from_bytes(view[offset - base : offset - base + 4], "big")
+        return size if offset + size <= end else 0
+
+    def withholds(self, offset: int, size: int) -> bool:
+        """Whether this record may be damaged, so that no reader may get it. `warm` it first."""
+        checks = self.checks
+        return checks is not None and checks.has_damage and checks.withholds(offset, size)
+
+    @property
+    def has_damage(self) -> bool:
+        """Whether `withholds` is true of any record."""
+        return self.checks is not None and self.checks.has_damage
 
     def _cold_record(self, offset: int) -> UncachedBytes | None:
         segment = self._segments.find(offset)

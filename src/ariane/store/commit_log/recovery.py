@@ -50,7 +50,7 @@ from ariane.wire.record.layout import (
     has_checksum,
 )
 from ariane.wire.record.numpy_fields import HEAD_BYTES, at_every_byte, heads_at
-from ariane.wire.record.read import BlankRecord, BrokenRecord, RecordView, verify
+from ariane.wire.record.read import BlankRecord, BrokenRecord, Fault, RecordView, verify
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -321,6 +321,7 @@ log = logging.getLogger(__name__)
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 _ZERO_CHUNK = 1024 * 1024
 _APACHE_SLACK_MS = 3_000
+_RESYNC_BYTES_MAX = 32 * 1024 * 1024
 _ONE_BY_ONE_MIN = 8
 """Records checked one by one after one of another layout; doubled each time the next attempt fails at once."""
 
@@ -335,6 +336,14 @@ class LogScan:
     durable_to: int
     size_max: int
     quarantine: Path
+    is_in_order: bool = False
+    """Everything before the last byte was written, as after a crash of the process: a valid record behind an invalid
+    one shows that this one is damaged, not torn."""
+    damaged: Sequence[tuple[int, int]] = ()
+    """Ranges that do not match their block checksums, in order."""
+    is_next: Callable[[str, int, int], bool] = lambda topic, queue_id, offset: False
+    """Whether a record with this topic, queue and queue offset is the next of its queue: one in a damaged range is
+    used only then, for its queue entry; what is read from there is checked again."""
     end: int = 0
     last_timestamp_ms: int = 0
     records: int = 0
@@ -360,7 +369,13 @@ class LogScan:
                 self.end = position = segment.base + batch.end
                 continue
             verdict = verify(segment.file.view(), position - segment.base, size_max=self.size_max)
-            if isinstance(verdict, RecordView) and self._is_whole(verdict, position):
+            suspect = self._suspect(segment, position, verdict)
+            if suspect is not None:
+                if self._agrees(segment, suspect):
+                    self.records += 1
+                    yield suspect
+                position += suspect.size
+            elif isinstance(verdict, RecordView) and self._is_whole(verdict, position):
                 self.records += 1
                 self.last_timestamp_ms = max(self.last_timestamp_ms, verdict.store_timestamp_ms)
                 yield verdict
@@ -370,16 +385,51 @@ class LogScan:
                 continue  # a blank record alone does not move the end: nothing follows it yet
             elif position < self.durable_to:
                 position = self._pass_corruption(segment, position, verdict)
+            elif self.is_in_order and (following := self._following(segment, position, verdict)) is not None:
+                position = self._quarantine(segment, position, following, verdict)
             else:
                 return
             self.end = position
+
+    def _damage_at(self, begin: int, end: int) -> tuple[int, int] | None:
+        """The first damaged range that these bytes touch."""
+        return next((bad for bad in self.damaged if bad[0] < end and bad[1] > begin), None)
+
+    def _suspect(self, segment: Segment, position: int, verdict: object) -> RecordView | None:
+        """The record, if it lies in a damaged range and has a plausible layout, whatever its body is."""
+        if not self.damaged or not isinstance(verdict, RecordView | BrokenRecord):
+            return None
+        view = verify(segment.file.view(), position - segment.base, size_max=self.size_max, check_body_crc=False)
+        if not isinstance(view, RecordView) or view.physical_offset != position:
+            return None
+        return view if self._damage_at(position, position + view.size) is not None else None
+
+    def _agrees(self, segment: Segment, view: RecordView) -> bool:
+        is_next = self.is_next(view.topic, view.queue_id, view.queue_offset)
+        log.error(
+            "a record of a damaged block was found: its queue has an entry for it, and no consumer gets it"
+            if is_next
+            else "a record of a damaged block was found, and it is not the next of its queue: it is left out",
+            extra={"file": str(segment.path), "offset": view.physical_offset, "bytes": view.size},
+        )
+        return is_next
+
+    def _following(self, segment: Segment, position: int, verdict: object) -> int | None:
+        """The next valid record behind an invalid one, not far away. None if only zeros follow, as nearly always."""
+        if isinstance(verdict, BrokenRecord) and verdict.fault is Fault.EMPTY:
+            return None
+        return _next_record(segment, position, min(position + _RESYNC_BYTES_MAX, segment.end - 1), self.size_max)
 
     def _scan_simple(self, segment: Segment, position: int) -> SimpleRecords | None:
         """None when the next record must be checked alone: records of another layout often come in groups."""
         if self._one_by_one:
             self._one_by_one -= 1
             return None
-        batch = scan_simple_records(segment.file.view(), position - segment.base, segment.base, self.size_max)
+        view = segment.file.view()
+        damage = self._damage_at(position, segment.end) if self.damaged else None
+        if damage is not None:
+            view = view[: max(0, max(damage[0], position) - segment.base)]
+        batch = scan_simple_records(view, position - segment.base, segment.base, self.size_max)
         if batch is None:
             self._one_by_one = self._one_by_one_next
             self._one_by_one_next = min(2 * self._one_by_one_next, RECORDS_MAX)
@@ -397,23 +447,34 @@ class LogScan:
 
     def _pass_corruption(self, segment: Segment, position: int, verdict: object) -> int:
         """Copies the damaged bytes to quarantine; returns where the next valid record begins."""
-        reason = verdict.reason if isinstance(verdict, BrokenRecord) else "a record of another physical offset"
         following = _next_record(segment, position, min(self.durable_to, segment.end), self.size_max)
+        if following is None and self._damage_at(position, self.durable_to) is not None:
+            following = self.durable_to  # always between two records
         if following is None:
             raise StoreCorrupt(
-                f"{segment.path}: no valid record at byte {position - segment.base} ({reason}), and none follows up to "
-                f"{self.durable_to}, below which all was durable. Restore the file from a copy or a replica; "
-                "`ariane store verify` shows what is damaged"
+                f"{segment.path}: no valid record at byte {position - segment.base} ({_reason(verdict)}), and none "
+                f"follows up to {self.durable_to}, below which all was durable. Restore the file from a copy or a "
+                "replica; `ariane store verify` shows what is damaged"
             )
+        return self._quarantine(segment, position, following, verdict)
+
+    def _quarantine(self, segment: Segment, position: int, following: int, verdict: object) -> int:
         kept = self.quarantine / f"{position:020d}-{following - position}"
         self.disk.make_directory(self.quarantine)
         replace_all(self.disk, kept, bytes(segment.file.view()[position - segment.base : following - segment.base]))
         self.quarantined.append(kept)
         log.error(
             "corruption below the durable offset: bytes moved to quarantine",
-            extra={"file": str(segment.path), "offset": position, "bytes": following - position, "reason": reason},
-        )
+            extra={
+                "file": str(segment.path), "offset": position, "bytes": following - position,
+                "reason": _reason(verdict),
+            },
+        )  # fmt: skip
         return following
+
+
+def _reason(verdict: object) -> str:
+    return verdict.reason if isinstance(verdict, BrokenRecord) else "a record of another physical offset"
 
 
 def _next_record(segment: Segment, position: int, end: int, size_max: int) -> int | None:

@@ -93,9 +93,8 @@ class DerivedWriter:
 
     def warm_steps(self) -> IoSteps[None]:
         """Caches the pages that `write` touches, and that of the next append, which may come after an idle hour."""
-        log_end = self._components.commit_log.max_offset
         with suppress(OSError):  # the append reports it
-            yield from self._components.commit_log.warm([(log_end - 1, 1)])
+            yield from self._components.commit_log.warm_end()
         yield from _warm_steps(self._cold_fetch)
 
     def _cold_fetch(self) -> BlockingCall | None:

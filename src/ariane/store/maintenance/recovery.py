@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from ariane.clock import Clock
+from ariane.errors import StoreFull
 from ariane.model.system_topics import parse_levels
 from ariane.store.checkpoint import Checkpoint, LastExit, last_exit, read_checkpoint, write_checkpoint
+from ariane.store.commit_log.checked_blocks import CheckedBlocks, checksummed_to, damaged_ranges
 from ariane.store.commit_log.checksum_writer import ChecksumWriter, truncate_checksums
 from ariane.store.commit_log.log import CommitLog, Segments
 from ariane.store.commit_log.recovery import LogScan, end_log, scan_start
@@ -73,13 +75,17 @@ def open_components(
     deletions = Deletions.load(disk, layout.config)
     queues.drop_deleted(deletions)
     dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels), deletions)
+    start = scan_start(segments, checkpoint, exit_, queues.max_physical)
     scan = LogScan(
         disk=disk,
         segments=segments,
-        start=scan_start(segments, checkpoint, exit_, queues.max_physical),
-        durable_to=checkpoint.flushed_to,
+        start=start,
+        durable_to=max(checkpoint.flushed_to, checksummed_to(disk, layout.commit_log_checksums, segments)),
         size_max=RECORD_BYTES_MAX,
         quarantine=layout.quarantine,
+        is_in_order=exit_ is LastExit.PROCESS_CRASH,
+        damaged=damaged_ranges(disk, layout.commit_log_checksums, segments, start),
+        is_next=partial(_is_next, queues),
     )
     began = time.perf_counter()
     if exit_ is LastExit.CLEAN:
@@ -98,9 +104,7 @@ def open_components(
     queues.truncate(scan.end)
     if index is not None:
         index.truncate(scan.end)
-    truncate_checksums(
-        disk, layout.commit_log_checksums, segments, min(scan.end, _checksummed_to(checkpoint, exit_, scan.end))
-    )
+    truncate_checksums(disk, layout.commit_log_checksums, segments, scan.end)
     end_log(segments, scan.end)
     deletions.fit(segments.base, scan.end)
     queues.drop_before(segments.base)
@@ -118,17 +122,33 @@ def open_components(
     last_ms = max(scan.last_timestamp_ms, checkpoint.store_timestamp_ms)
     unchecked_from = min(scan.start, checkpoint.dispatched_to) if checkpoint.has_ariane_slot else scan.start
     checksums = _open_checksums(disk, layout, segments, settings.sum_block_bytes, unchecked_from, scan.end)
+    if checksums is not None:
+        commit_log.checks = CheckedBlocks(disk, layout.commit_log_checksums, segments)
+        _leave_damaged_end(commit_log, disk, layout, segments)
     return StoreComponents(
         disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, checksums, deletions, boot, exit_
     )
 
 
-def _checksummed_to(checkpoint: Checkpoint, exit_: LastExit, end: int) -> int:
-    """Up to where block checksums have no gaps: a power cut may keep an unsynced one and lose one before it.
+def _is_next(queues: ConsumeQueues, topic: str, queue_id: int, queue_offset: int) -> bool:
+    queue = queues.get(topic, queue_id)
+    return queue is not None and queue.max_offset == queue_offset
 
-    What follows was scanned just now, and is checksummed again.
-    """
-    return checkpoint.flushed_to if exit_ is LastExit.MACHINE_CRASH and checkpoint.has_ariane_slot else end
+
+def _leave_damaged_end(commit_log: CommitLog, disk: Disk, layout: Layout, segments: Segments) -> None:
+    """Begins a new file if the last block is damaged: its checksum cannot tell new records from the damaged ones."""
+    damaged = damaged_ranges(disk, layout.commit_log_checksums, segments, commit_log.max_offset)
+    if not damaged or commit_log.room() <= 0:
+        return
+    log.error(
+        "the last block of the commit log is damaged: new messages go to a new file. `ariane store verify` lists the "
+        "damage",
+        extra={"from": damaged[0][0], "to": damaged[0][1]},
+    )
+    try:
+        commit_log.roll()
+    except StoreFull as error:
+        log.warning("no new file: new messages share a block with damaged ones", extra={"reason": str(error)})
 
 
 def _open_checksums(

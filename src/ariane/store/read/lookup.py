@@ -26,10 +26,13 @@ class Lookup:
     def record_at_steps(self, physical: int) -> IoSteps[memoryview | None]:
         """As `record_at`."""
         yield from self._log.warm_records([physical])
-        return self.record_at(physical)
+        return self._record_at(physical)
 
     def record_at(self, physical: int) -> memoryview | None:
-        """The valid record that begins at `physical`; None when there is none."""
+        """The valid record that begins at `physical`; None when there is none, or when it may be damaged."""
+        return run_sync(self.record_at_steps(physical))
+
+    def _record_at(self, physical: int) -> memoryview | None:
         head = self._log.read(physical, 4)
         if head is None:
             return None

@@ -1,7 +1,7 @@
 """Reads messages of a queue from an offset on, with or without a filter.
 
-A read returns slices of the mapped log: nothing is decoded or copied. Apache's settings limit how much, so that
-consumers behave as with Apache's broker.
+A read returns slices of the mapped log: nothing is decoded or copied. Records that may be damaged are left out. How
+much it returns is limited by Apache's settings, so that consumers behave as with Apache's broker.
 
 Methods that end in `_steps` are for the event loop, which must not block (store/blocking_io.py); the others may block.
 """
@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from msgspec.structs import replace
+
 from ariane.errors import StoreError
-from ariane.store.blocking_io import IoSteps
+from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, extension_offset
 from ariane.store.consume_queue.queue import ConsumeQueue
@@ -62,7 +64,22 @@ class Reader:
         tag_match: TagMatch | None = None,
         record_match: RecordMatch | None = None,
     ) -> ReadResult:
-        """At most `count_max` messages from `offset` on; at least one if there is one, however large."""
+        """At most `count_max` messages from `offset` on; at least one if there is one, however large. May block."""
+        result = self._read(topic, queue_id, offset, count_max, bytes_max, tag_match, record_match)
+        run_sync(self._log.warm(result.ranges))
+        return self._without_damage(result)
+
+    def _read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int,
+        tag_match: TagMatch | None,
+        record_match: RecordMatch | None = None,
+    ) -> ReadResult:
+        """Without a check of the records."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return ReadResult(status=ReadStatus.NO_MATCHED_LOGIC_QUEUE, next_offset=0)
@@ -70,6 +87,25 @@ class Reader:
         if beyond is not None:
             return beyond
         return self._gather(queue, offset, count_max, bytes_max, tag_match, record_match)
+
+    def _without_damage(self, result: ReadResult) -> ReadResult:
+        """Without records that may be damaged (commit_log/checked_blocks.py); the reader continues behind them."""
+        log = self._log
+        if not log.has_damage:
+            return result
+        rows = [
+            (record, location)
+            for record, location in zip(result.slices, result.ranges, strict=True)
+            if not log.withholds(*location)
+        ]
+        if len(rows) == len(result.slices):
+            return result
+        return replace(
+            result,
+            status=ReadStatus.FOUND if rows else ReadStatus.NO_MATCHED_MESSAGE,
+            slices=[record for record, _ in rows],
+            ranges=[location for _, location in rows],
+        )
 
     def _gather(
         self,
@@ -146,13 +182,13 @@ class Reader:
         bytes_max: int = BYTES_ANY,
         tag_match: TagMatch | None = None,
     ) -> IoSteps[ReadResult]:
-        """As `read`, without a filter on records. The returned records are in the page cache."""
+        """As `read`, without a filter on records. The returned records are in the page cache, and were checked."""
         queue = self._queues.get(topic, queue_id)
         if queue is not None:
             yield from self.warm_entries(queue, offset, count_max, filtered=tag_match is not None)
-        result = self.read(topic, queue_id, offset, count_max, bytes_max, tag_match)
+        result = self._read(topic, queue_id, offset, count_max, bytes_max, tag_match)
         yield from self._log.warm(result.ranges)
-        return result
+        return self._without_damage(result)
 
     def warm_entries(self, queue: ConsumeQueue, offset: int, count_max: int, *, filtered: bool) -> IoSteps[None]:
         """Caches the entries that `read` needs."""
@@ -185,6 +221,10 @@ class Reader:
         if self._is_far_behind(physical):
             return min(count_max, limits.far_pull_count_max), min(bytes_max, limits.far_pull_bytes_max)
         return min(count_max, limits.pull_count_max), min(bytes_max, limits.pull_bytes_max)
+
+    def is_far_behind(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Whether the message at `offset` is so old that it does not count as cached. False when there is none."""
+        return any(self._is_far_behind(physical) for physical, _, _ in ENTRY.iter_unpack(queue.entries(offset, 1)))
 
     def _is_far_behind(self, physical: int) -> bool:
         return self._log.max_offset - physical > self._memory_bytes_max
