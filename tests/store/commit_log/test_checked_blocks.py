@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -208,6 +209,22 @@ def test_a_damaged_checksum_is_not_taken_for_a_damaged_block() -> None:
     store = opened(disk)
     assert {data for _, data in delivered(store)} == {record.data for record in before}
     assert checks_of(store).damaged_blocks == 0
+
+
+def test_checksums_that_cannot_be_read_stop_no_reader(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, store, before = running()
+    original = SimulatedDisk.open
+
+    def failing(self: SimulatedDisk, path: Path, *, writable: bool) -> SimulatedFile:
+        if path.parent == LAYOUT.commit_log_checksums:
+            raise OSError(errno.EIO, "Input/output error")
+        return original(self, path, writable=writable)
+
+    monkeypatch.setattr(SimulatedDisk, "open", failing)
+    assert {data for _, data in delivered(store)} == {record.data for record in before}
+    assert "block checksums cannot be read" in caplog.text
 
 
 # --- other readers ----------------------------------------------------------------------------------------------------

@@ -52,8 +52,10 @@ log = logging.getLogger(__name__)
 
 UNCHECKED, INTACT, DAMAGED, UNKNOWN = range(4)
 
-READ_BYTES = 512 * 1024
+_AHEAD_BYTES = 512 * 1024
 """Compared at once, also ahead of what is read: a consumer reads on, and to ask a thread costs as much as the check."""
+_READ_BYTES = 64 * 1024
+"""Per read: what was just copied is then still in the CPU's cache."""
 _READ_AHEAD_BYTES = 8 * 1024 * 1024
 """When a page has left the page cache, what lies so close may have been read from the disk with another page."""
 _VALID_FOR_S = 60.0
@@ -254,29 +256,35 @@ class BlockCheck:
 
     def run(self) -> None:
         try:
-            self._run()
+            is_compared = self._compare_touched()
+            unknown = {number for number, state in self.states.items() if state == UNKNOWN}
+            if not is_compared:
+                self._validate(self.records)
+            elif unknown:
+                self._validate(record for record in self.records if unknown.intersection(self._numbers(*record)))
         except OSError as error:
             if error.errno != errno.EBADF:
                 raise
             self.invalid.update(offset for offset, _ in self.records)
 
-    def _run(self) -> None:
+    def _compare_touched(self) -> bool:
+        """False when the checksum file is missing or cannot be read."""
         segment = self.segment
         try:
             checksums = open_checksums(self.disk, self.path, segment.base, segment.file.size)
-        except FileNotFoundError:
-            checksums = None
-        if checksums is None:
-            self._validate(self.records)
-            return
-        with closing(checksums):
-            self.blocks = checksums.blocks
-            touched = sorted({number for record in self.records for number in self._unchecked(*record)})
-            for run in _runs(touched, checksums.blocks, self.hot_from):
-                self._compare(checksums, run)
-        unknown = {number for number, state in self.states.items() if state == UNKNOWN}
-        if unknown:
-            self._validate(record for record in self.records if unknown.intersection(self._numbers(*record)))
+            if checksums is None:
+                return False
+            with closing(checksums):
+                self.blocks = checksums.blocks
+                touched = sorted({number for record in self.records for number in self._unchecked(*record)})
+                for run in _runs(touched, checksums.blocks, self.hot_from):
+                    self._compare(checksums, run)
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                raise
+            log.warning("block checksums cannot be read", extra={"file": str(self.path), "reason": str(error)})
+            return False
+        return True
 
     def _numbers(self, offset: int, size: int) -> range:
         assert self.blocks is not None
@@ -360,19 +368,18 @@ class BlockCheck:
 
 
 def _runs(numbers: Sequence[int], blocks: Blocks, hot_from: int) -> Iterator[range]:
-    """Consecutive blocks to read at once. If all are consecutive, the last run goes on ahead."""
+    """Consecutive blocks to read at once. If all are consecutive, those that follow are read ahead."""
     if not numbers:
         return
-    count_max = max(1, READ_BYTES // blocks.block_bytes)
+    count_max = max(1, _READ_BYTES // blocks.block_bytes)
     breaks = [at for at, (one, two) in enumerate(pairwise(numbers), 1) if two != one + 1]
     for begin, end in pairwise([0, *breaks, len(numbers)]):
         stop = numbers[end - 1] + 1
+        if not breaks:
+            cold_count = min(blocks.count, -(-(hot_from - blocks.base) // blocks.block_bytes))
+            stop = max(stop, min(numbers[0] + _AHEAD_BYTES // blocks.block_bytes, cold_count))
         for first in range(numbers[begin], stop, count_max):
-            if breaks or first + count_max < stop:
-                yield range(first, min(first + count_max, stop))
-            else:
-                ahead = min(blocks.count, -(-(hot_from - blocks.base) // blocks.block_bytes))
-                yield range(first, max(stop, min(first + count_max, ahead)))
+            yield range(first, min(first + count_max, stop))
 
 
 def locate_bad_bodies(data: memoryview, begin: int, expected: int) -> frozenset[int] | None:

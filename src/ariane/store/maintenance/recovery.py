@@ -76,15 +76,16 @@ def open_components(
     queues.drop_deleted(deletions)
     dispatcher = Dispatcher(queues, index, parse_levels(settings.message_delay_levels), deletions)
     start = scan_start(segments, checkpoint, exit_, queues.max_physical)
+    summed_to, damaged = _checksum_facts(disk, layout, segments, start)
     scan = LogScan(
         disk=disk,
         segments=segments,
         start=start,
-        durable_to=max(checkpoint.flushed_to, checksummed_to(disk, layout.commit_log_checksums, segments)),
+        durable_to=max(checkpoint.flushed_to, summed_to),
         size_max=RECORD_BYTES_MAX,
         quarantine=layout.quarantine,
         is_in_order=exit_ is LastExit.PROCESS_CRASH,
-        damaged=damaged_ranges(disk, layout.commit_log_checksums, segments, start),
+        damaged=damaged,
         is_next=partial(_is_next, queues),
     )
     began = time.perf_counter()
@@ -130,6 +131,16 @@ def open_components(
     )
 
 
+def _checksum_facts(disk: Disk, layout: Layout, segments: Segments, start: int) -> tuple[int, list[tuple[int, int]]]:
+    """Up to where there are block checksums, and which ranges from `start` on do not match them."""
+    directory = layout.commit_log_checksums
+    try:
+        return checksummed_to(disk, directory, segments), damaged_ranges(disk, directory, segments, start)
+    except OSError as error:  # checksums must not prevent a start
+        log.warning("block checksums cannot be read", extra={"directory": str(directory), "reason": str(error)})
+        return 0, []
+
+
 def _is_next(queues: ConsumeQueues, topic: str, queue_id: int, queue_offset: int) -> bool:
     queue = queues.get(topic, queue_id)
     return queue is not None and queue.max_offset == queue_offset
@@ -137,7 +148,7 @@ def _is_next(queues: ConsumeQueues, topic: str, queue_id: int, queue_offset: int
 
 def _leave_damaged_end(commit_log: CommitLog, disk: Disk, layout: Layout, segments: Segments) -> None:
     """Begins a new file if the last block is damaged: its checksum cannot tell new records from the damaged ones."""
-    damaged = damaged_ranges(disk, layout.commit_log_checksums, segments, commit_log.max_offset)
+    _, damaged = _checksum_facts(disk, layout, segments, commit_log.max_offset)
     if not damaged or commit_log.room() <= 0:
         return
     log.error(
