@@ -1,5 +1,6 @@
 """Log lines: text and JSON form, escaping of untrusted values, and configuration."""
 
+import asyncio
 import io
 import json
 import logging
@@ -14,12 +15,14 @@ from ariane.logs import (
     VALUE_LENGTH_MAX,
     JsonFormatter,
     LogForm,
+    RepeatedWarnings,
     RequestContext,
     TextFormatter,
     configure,
     request_context,
 )
 from ariane.settings import Secret
+from tests.transport.peers import until
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ +[\w.]+: ")
 
@@ -168,3 +171,31 @@ def test_configuring_twice_does_not_write_twice(stream: io.StringIO) -> None:
 def test_as_a_library_nothing_is_written() -> None:
     handlers = logging.getLogger("ariane").handlers
     assert [type(handler) for handler in handlers] == [logging.NullHandler]
+
+
+# --- warnings that peers repeat ---
+
+
+async def test_a_repeated_warning_is_logged_once_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
+    warnings = RepeatedWarnings(logging.getLogger("ariane.test"), interval_s=0.2)
+    for number in range(50):
+        warnings.warning("offset rejected", "billing", {"group": "billing", "offset": -number})
+    warnings.warning("offset rejected", "shipping", {"group": "shipping", "offset": 7})
+    assert [(vars(record)["group"], vars(record)["offset"]) for record in caplog.records] == [
+        ("billing", 0),
+        ("shipping", 7),
+    ]
+    await until(lambda: len(caplog.records) == 3)
+    counted = vars(caplog.records[2])
+    assert (counted["group"], counted["offset"], counted["repeated"]) == ("billing", -49, 49)
+    await asyncio.sleep(0.25)
+    assert len(caplog.records) == 3  # what was not repeated is not reported again
+    warnings.warning("offset rejected", "billing", {"group": "billing", "offset": 1})
+    assert len(caplog.records) == 4
+
+
+async def test_subjects_that_a_peer_invents_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    warnings = RepeatedWarnings(logging.getLogger("ariane.test"))
+    for number in range(5_000):
+        warnings.warning("offset rejected", f"group-{number}", {})
+    assert len(caplog.records) == 1_001

@@ -8,16 +8,20 @@ r"""Structured logging: a constant event and its fields, as text for people or J
 Names and remarks in the fields come from peers. Every character that is not printable is escaped, so no peer can forge
 a log line, colour a terminal or change the text direction. Every value is truncated to a bounded length.
 
+A peer can cause some warnings as often as it likes. Those go through `RepeatedWarnings`: a line at once, then one a
+minute with the number of the others, `repeated=59`.
+
 A program that uses Ariane as a library keeps its own logging: only `configure`, which Ariane's commands call, adds a
 handler that writes.
 """
 
+import asyncio
 import json
 import logging
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,6 +50,65 @@ class RequestContext:
 
 
 request_context: ContextVar[RequestContext | None] = ContextVar("request_context", default=None)
+
+
+REPEAT_INTERVAL_S = 60.0
+_SUBJECTS_MAX = 1_000
+_OTHERS: Hashable = object()
+
+
+@dataclass(slots=True)
+class _Repeated:
+    logged_at: float
+    fields: Mapping[str, object]
+    """Of the last one."""
+    left_out: int = 0
+
+
+class RepeatedWarnings:
+    """Warnings that peers can cause at will: of each event and subject one line at once, then one a minute at most.
+
+    The later lines have the fields of the last warning, and `repeated`, the number of warnings since the line before.
+    Use on an event loop, whose timer writes them; a timer runs only while there is something to report.
+    """
+
+    def __init__(self, logger: logging.Logger, interval_s: float = REPEAT_INTERVAL_S) -> None:
+        self._logger = logger
+        self._interval_s = interval_s
+        self._repeated: dict[tuple[str, Hashable], _Repeated] = {}
+
+    def warning(self, event: str, subject: Hashable, fields: Mapping[str, object]) -> None:
+        """`subject` is what the warning is about, such as a group: each subject has its own lines."""
+        loop = asyncio.get_running_loop()
+        key = event, subject
+        known = self._repeated.get(key)
+        if known is None and len(self._repeated) >= _SUBJECTS_MAX:
+            self._forget_quiet(loop.time())
+            if len(self._repeated) >= _SUBJECTS_MAX:  # peers invent subjects: all others are one
+                key = event, _OTHERS
+                known = self._repeated.get(key)
+        if known is None or (not known.left_out and loop.time() - known.logged_at >= self._interval_s):
+            self._repeated[key] = _Repeated(loop.time(), fields)
+            self._logger.warning(event, extra=dict(fields))
+            return
+        if not known.left_out:
+            loop.call_at(known.logged_at + self._interval_s, self._report, key, loop)
+        known.fields = fields
+        known.left_out += 1
+
+    def _report(self, key: tuple[str, Hashable], loop: asyncio.AbstractEventLoop) -> None:
+        known = self._repeated[key]
+        self._logger.warning(key[0], extra={**known.fields, "repeated": known.left_out})
+        known.logged_at, known.left_out = loop.time(), 0
+
+    def _forget_quiet(self, now: float) -> None:
+        quiet = [
+            key
+            for key, known in self._repeated.items()
+            if not known.left_out and now - known.logged_at >= self._interval_s
+        ]
+        for key in quiet:
+            del self._repeated[key]
 
 
 def configure(level: str | int, form: LogForm, stream: TextIO) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ariane.lifecycle import in_thread
+from ariane.logs import RepeatedWarnings
+from ariane.rpc import failures
 from ariane.rpc.failures import excessive, failure, unsupported
 from ariane.rpc.handlers import Call, Deferred, Encoded, HandlerResult, HandlerTable, Route, encode_result
 from ariane.transport.connection import Connection, FastPath, ReceiveResult
@@ -39,6 +41,7 @@ class Dispatcher:
         self._guard = guard
         self._frame_guard = frame_guard
         self._frame_left = frame_left
+        self._warnings = RepeatedWarnings(failures.log)
 
     @property
     def fast_path(self) -> FastPath | None:
@@ -78,13 +81,13 @@ class Dispatcher:
         if route is None:
             return encode_result(command, unsupported(command.code))
         if command.excess is not None:
-            return encode_result(command, excessive(connection, command))
+            return encode_result(command, excessive(connection, command, self._warnings))
         if is_slow_to_read(route.declaration, command):
             return self._finish(connection, command, self._read_and_handle(route, connection, command))
         try:
             outcome = self._handle(route, connection, command, read_request(route.declaration, command))
         except Exception as error:
-            return encode_result(command, failure(connection, command, error))
+            return encode_result(command, failure(connection, command, error, self._warnings))
         if isinstance(outcome, (Response, Encoded, Deferred, bytes)):
             return encode_result(command, outcome)
         return self._finish(connection, command, outcome)
@@ -107,5 +110,5 @@ class Dispatcher:
         try:
             outcome = await pending
         except Exception as error:
-            outcome = failure(connection, command, error)
+            outcome = failure(connection, command, error, self._warnings)
         return encode_result(command, outcome)

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import field
 
 from ariane.errors import ArianeError, RequestFailed, SignatureRequired
+from ariane.logs import RepeatedWarnings
 from ariane.transport.connection import Connection
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.fields import Response
@@ -13,6 +14,8 @@ from ariane.wire.frame import Command
 from ariane.wire.signature import CHALLENGE, SERVER_TIME
 
 log = logging.getLogger(__name__)
+
+_REFUSED = "request refused"
 
 
 class Challenge(Response, frozen=True, kw_only=True):
@@ -22,15 +25,21 @@ class Challenge(Response, frozen=True, kw_only=True):
     time_ms: int = field(name=SERVER_TIME)
 
 
-def failure(connection: Connection, command: Command, error: Exception) -> Response:
-    """The response to `error`. A bug is logged with its traceback, which the response does not contain."""
+def failure(
+    connection: Connection, command: Command, error: Exception, warnings: RepeatedWarnings | None = None
+) -> Response:
+    """The response to `error`. A bug is logged with its traceback, which the response does not contain.
+
+    `warnings` are those of the server: a client may send the same bad request for ever.
+    """
     if isinstance(error, SignatureRequired):
         return Challenge(code=error.code, remark=error.remark, challenge=error.challenge, time_ms=error.time_ms)
     if isinstance(error, RequestFailed):
         return Response(code=error.code, remark=error.remark)
     context: dict[str, Any] = {"peer": connection.peer, "request": request_name(command.code)}
     if isinstance(error, ArianeError):
-        log.warning("request refused", extra=context | {"error": type(error).__name__, "reason": str(error)})
+        context |= {"error": type(error).__name__, "reason": str(error)}
+        _warn(connection, command, context, warnings)
         return Response(code=ResponseCode.SYSTEM_ERROR, remark=str(error))
     # A bug: the log gets the traceback, the peer only what helps to find it there.
     log.error("request failed", extra=context, exc_info=error)
@@ -43,12 +52,20 @@ def failure(connection: Connection, command: Command, error: Exception) -> Respo
 _SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 
 
-def excessive(connection: Connection, command: Command) -> Response:
+def excessive(connection: Connection, command: Command, warnings: RepeatedWarnings) -> Response:
     """The response to a request whose header exceeds a limit. For a send this code says: do not try again."""
     context = {"peer": connection.peer, "request": request_name(command.code), "reason": command.excess}
-    log.warning("request refused", extra=context)
+    _warn(connection, command, context, warnings)
     code = ResponseCode.MESSAGE_ILLEGAL if command.code in _SENDS else ResponseCode.SYSTEM_ERROR
     return Response(code=code, remark=command.excess)
+
+
+def _warn(connection: Connection, command: Command, context: dict[str, Any], warnings: RepeatedWarnings | None) -> None:
+    if warnings is None:
+        log.warning(_REFUSED, extra=context)
+        return
+    host = connection.peer.rpartition(":")[0]  # without the port: some clients open a connection for each request
+    warnings.warning(_REFUSED, (host, command.code, context.get("error")), context)
 
 
 def unsupported(code: int) -> Response:

@@ -49,6 +49,18 @@ async def test_a_committed_offset_is_found_again() -> None:
         assert (await client.call(GetAllConsumerOffsets())).body.offset_table == {"orders@g": {0: 3}}
 
 
+async def test_a_client_that_commits_minus_one_for_idle_queues_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running(with_messages()) as server, connected_client(server) as client:
+        for number in range(200):
+            response = await client.send_request(commit("g", "orders", number % 2, -1))
+            assert response.code == ResponseCode.INVALID_PARAMETER
+        (record,) = [record for record in caplog.records if record.message == "offset rejected"]
+        assert (vars(record)["group"], vars(record)["offset"]) == ("g", -1)
+        assert (await client.call(GetAllConsumerOffsets())).body.offset_table == {}
+
+
 async def test_a_new_group_starts_at_0_while_the_queue_still_does() -> None:
     async with running(with_messages()) as server, connected_client(server) as client:
         for queue_id in (0, 1):

@@ -1,7 +1,7 @@
 """Requests about consumer offsets: query, commit, clone and reset."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ariane.broker.acl.rights import RightsOf, all_rights
 from ariane.broker.groups.configs import Groups
@@ -12,6 +12,7 @@ from ariane.broker.groups.resets import OffsetResets, offsets_of_members
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.errors import RequestFailed, StoreFull
+from ariane.logs import RepeatedWarnings
 from ariane.model.group import ConsumeType
 from ariane.model.ids import QueueOffset
 from ariane.rpc.handlers import Call, Encoded, encoded_by_thread, handles
@@ -51,6 +52,7 @@ class ConsumerOffsetHandlers:
     clients: Clients
     store: MessageStore
     rights_of: RightsOf = all_rights
+    warnings: RepeatedWarnings = field(default_factory=lambda: RepeatedWarnings(log))
 
     @handles(GetConsumerOffset)
     async def query(self, request: GetConsumerOffset, call: Call) -> OffsetResponse:
@@ -92,7 +94,9 @@ class ConsumerOffsetHandlers:
                 "queue": request.queue_id,
                 "peer": call.connection.peer,
             }
-            log.warning("offset rejected", extra=fields | {"offset": request.commit_offset, "end": end})
+            # Some clients commit -1 for each queue without messages every five seconds.
+            subject = request.consumer_group, request.topic
+            self.warnings.warning("offset rejected", subject, fields | {"offset": request.commit_offset, "end": end})
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER,
                 f"offset {request.commit_offset} is not in queue {request.queue_id} of {request.topic}, "

@@ -18,6 +18,7 @@ from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import MessageWriter
 from ariane.clock import Clock
 from ariane.errors import ArianeError, RequestFailed, StoreError
+from ariane.logs import RepeatedWarnings
 from ariane.rpc.handlers import DEFERRED, Call, Deferred, GroupFastPath, handles
 from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.store.service import StoreService
@@ -44,6 +45,7 @@ class PullHandlers:
     clock: Clock
     store_host: bytes
     _found: FoundResponses = field(init=False, default_factory=FoundResponses)
+    _warnings: RepeatedWarnings = field(init=False, default_factory=lambda: RepeatedWarnings(log))
     fast_path: GroupFastPath = field(init=False)
 
     def __post_init__(self) -> None:
@@ -154,7 +156,8 @@ class PullHandlers:
             "offset": pull.offset,
             "new_offset": result.next_offset,
         }
-        log.warning("consumer offset outside its queue: the group is moved", extra=facts)
+        subject = pull.request.consumer_group, pull.request.topic
+        self._warnings.warning("consumer offset outside its queue: the group is moved", subject, facts)
         event = offset_moved_event(
             pull.request, pull.offset, result, self.settings.name, self.clock.now_ms(), self.store_host
         )
