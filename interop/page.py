@@ -30,9 +30,13 @@ brackets lead to the reason below the table. A part of this runs in `make test` 
 tests/broker/test_server_with_cpp_client.py.
 """
 
+DIFFERENCES = Path(__file__).with_name("differences.md")
+"""Choices, which no run finds out."""
+
 
 def write_page(nameserver: Report, tables: Sequence[Table]) -> None:
-    PAGE.write_text("\n".join([HEAD, *(table.markdown() for table in tables), _nameserver_part(nameserver)]))
+    parts = [HEAD, *(table.markdown() for table in tables), _nameserver_part(nameserver), DIFFERENCES.read_text()]
+    PAGE.write_text("\n".join(parts))
 
 
 def _nameserver_part(report: Report) -> str:

@@ -24,6 +24,11 @@ def test_the_page_of_settings_is_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_page_of_compatibility_ends_with_the_differences_that_are_on_purpose() -> None:
+    differences = (ROOT / "interop" / "differences.md").read_text(encoding="utf-8")
+    assert (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").endswith("\n\n" + differences)
+
+
 @pytest.mark.parametrize(
     ("settings", "unsupported"), [(NameserverSettings, UNSUPPORTED), (BrokerSettings, UNSUPPORTED_BY_BROKER)]
 )

@@ -66,6 +66,34 @@ async def test_runtime_info_has_the_rates_and_sums_of_what_happened(tmp_path: Pa
     assert (table["putMessageFailedTimes"], table["sendThreadPoolQueueCapacity"]) == ("0", "10000")
 
 
+APACHE_KEYS = """
+    bootTimestamp runtime putMessageEntireTimeMax putMessageTimesTotal putMessageFailedTimes putMessageSizeTotal
+    putMessageDistributeTime putMessageAverageSize dispatchMaxBuffer getMessageEntireTimeMax putTps getFoundTps
+    getMissTps getTotalTps getTransferedTps putLatency99 putLatency999 commitLogDiskRatio consumeQueueDiskRatio
+    commitLogMinOffset commitLogMaxOffset brokerVersionDesc brokerVersion msgPutTotalYesterdayMorning
+    msgPutTotalTodayMorning msgPutTotalTodayNow msgGetTotalYesterdayMorning msgGetTotalTodayMorning msgGetTotalTodayNow
+    sendThreadPoolQueueSize sendThreadPoolQueueCapacity pullThreadPoolQueueSize pullThreadPoolQueueCapacity
+    queryThreadPoolQueueSize queryThreadPoolQueueCapacity EndTransactionQueueSize EndTransactionThreadPoolQueueCapacity
+    dispatchBehindBytes
+    pageCacheLockTimeMills sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueHeadWaitTimeMills
+    queryThreadPoolQueueHeadWaitTimeMills earliestMessageTimeStamp startAcceptSendRequestTimeStamp
+    remainTransientStoreBufferNumbs remainHowManyDataToFlush commitLogDirCapacity
+"""
+"""What Apache's broker 4.9.8 puts into the table, without a transient store pool and with one commit log path."""
+
+
+async def test_runtime_info_has_every_key_of_apaches_broker(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with monitored_broker(tmp_path, clock, store=ASYNC) as broker:
+        await busy(broker, clock)
+        table = (await broker.call(GetRuntimeInfo())).body.table
+    assert set(APACHE_KEYS.split()) <= set(table)
+    assert 0 < float(table["putLatency99"]) <= float(table["putLatency999"])
+    assert float(table["putLatency999"]) <= 1 + float(table["putMessageEntireTimeMax"])
+    for pool in ("send", "pull", "query", "EndTransaction"):
+        assert int(table[f"{pool}ThreadPoolQueueCapacity"]) > 0
+
+
 async def test_progress_has_the_rate_of_the_group(tmp_path: Path) -> None:
     clock = FakeClock()
     async with monitored_broker(tmp_path, clock, store=ASYNC) as broker:

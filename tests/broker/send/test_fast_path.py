@@ -245,7 +245,7 @@ async def test_sends_of_many_connections_share_one_append(tmp_path: Path, fast_p
 
 
 async def test_a_topic_that_is_closed_refuses_the_next_send(tmp_path: Path) -> None:
-    async with connection_to(tmp_path) as sender:
+    async with connection_to(tmp_path, refuse_unpermitted_sends=True) as sender:
         await sender.feed(frames(a_send(properties=COMMON), a_send(properties=COMMON)))
         sender.broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
         responses = await sender.feed(frames(a_send(properties=COMMON)))
@@ -256,7 +256,7 @@ async def test_a_topic_that_is_closed_refuses_the_next_send(tmp_path: Path) -> N
 
 
 async def test_a_broker_that_is_closed_for_writing_refuses_each_send_of_a_chunk(tmp_path: Path) -> None:
-    async with connection_to(tmp_path) as sender:
+    async with connection_to(tmp_path, refuse_unpermitted_sends=True) as sender:
         await sender.feed(frames(a_send(properties=COMMON)))
         object.__setattr__(sender.broker.settings, "permission", 4)
         responses = await sender.feed(frames(*[a_send(properties=COMMON)] * 3))

@@ -214,7 +214,7 @@ async def test_batches_and_single_sends_are_stored_in_the_order_in_which_they_ca
 
 
 async def test_a_broker_that_is_closed_for_writing_refuses_each_batch_of_a_chunk(tmp_path: Path) -> None:
-    async with connection_to(tmp_path) as sender:
+    async with connection_to(tmp_path, refuse_unpermitted_sends=True) as sender:
         await sender.feed(frames(a_batch(*even())))
         sender.broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
         responses = await sender.feed(frames(*[a_batch(*even())] * 3))

@@ -139,8 +139,17 @@ async def test_sends_before_the_accept_time_are_refused_with_both_times(tmp_path
         await broker.call(a_send())
 
 
-async def test_a_broker_that_is_read_only_refuses(tmp_path: Path) -> None:
+async def test_a_read_only_broker_stores_what_producers_with_an_old_route_send(tmp_path: Path) -> None:
+    """As Apache 4.9 does, which refuses sends to ordered topics only."""
     async with in_process_broker(tmp_path, permission=4) as broker:
+        await broker.call(a_send(b"a"))
+        broker.topics.put(TopicConfig(topic_name=TOPIC, order=True))
+        assert "brokerPermission = 4" in await refusal(broker, code=ResponseCode.NO_PERMISSION)
+        assert [message.body for message in stored(broker)] == [b"a"]
+
+
+async def test_a_read_only_broker_can_refuse(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path, permission=4, refuse_unpermitted_sends=True) as broker:
         assert "brokerPermission = 4" in await refusal(broker, code=ResponseCode.NO_PERMISSION)
 
 
@@ -181,8 +190,18 @@ async def test_an_unknown_topic_is_made_when_that_is_allowed(tmp_path: Path) -> 
         assert config.write_queue_nums == 4
 
 
-async def test_a_topic_without_write_permission_refuses_at_once_and_takes_again_when_it_may(tmp_path: Path) -> None:
-    async with in_process_broker(tmp_path) as broker:
+async def test_a_topic_without_write_permission_stores_what_producers_with_an_old_route_send(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path) as broker, connected(broker.server) as client:
+        await broker.call(a_send(b"a"))
+        broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
+        for opaque, request in enumerate([a_send(b"b"), a_send(b"c")]):  # the general path, then the fast path
+            await client.send(encode_frame(request_command(request, opaque=opaque)))
+            assert (await client.read()).code == ResponseCode.SUCCESS
+        assert [message.body for message in stored(broker)] == [b"a", b"b", b"c"]
+
+
+async def test_a_topic_without_write_permission_can_refuse_at_once_and_takes_again_when_it_may(tmp_path: Path) -> None:
+    async with in_process_broker(tmp_path, refuse_unpermitted_sends=True) as broker:
         await broker.call(a_send())
         broker.topics.put(TopicConfig(topic_name=TOPIC, perm=4))
         assert "perm = 4" in await refusal(broker, code=ResponseCode.NO_PERMISSION)

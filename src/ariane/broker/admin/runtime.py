@@ -1,7 +1,8 @@
 """Admin requests about the running broker: runtime information, statistics, delay offsets and clean-up on demand.
 
-The keys are those that mqadmin and RocketMQ's dashboard read. The sizes of Apache's thread pool queues are 0, because
-here no request waits in a thread pool.
+The keys are those of Apache 4.9's broker, which mqadmin, RocketMQ's dashboard and exporters read. The sizes of Apache's
+thread pool queues are 0, because here no request waits in a thread pool; their capacities are what bounds the requests
+in flight here.
 """
 
 import logging
@@ -84,6 +85,8 @@ def _puts(counters: Counters) -> dict[str, object]:
         "putMessageFailedTimes": counters.rejected_sends.total(),
         "putMessageEntireTimeMax": round(counters.append_s.largest * 1000),
         "putMessageDistributeTime": _distribution(counters.append_s),
+        "putLatency99": f"{counters.append_s.quantile(0.99) * 1000:.2f}",
+        "putLatency999": f"{counters.append_s.quantile(0.999) * 1000:.2f}",
     }
 
 
@@ -104,6 +107,8 @@ log = logging.getLogger(__name__)
 _GiB = 1024**3
 _TOPICS_CLEANED_AT_ONCE = 16
 _POOLS = ("send", "pull", "query", "endTransaction")
+_NO_TRANSIENT_POOL = 2**31 - 1
+"""What Apache's broker reports without a transient store pool."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ class RuntimeHandlers:
     @handles(GetRuntimeInfo)
     async def info(self, request: GetRuntimeInfo, call: Call) -> RuntimeInfoResponse:
         earliest_ms = await self._earliest_ms()
-        info = self._process() | self._log(earliest_ms) | self._disk() | _idle_pools() | self._pending_sends()
+        info = self._process() | self._log(earliest_ms) | self._disk() | self._idle_pools() | self._pending_sends()
         info |= traffic(self.statistics)
         return RuntimeInfoResponse(body=KeyValueTable(table={key: str(value) for key, value in info.items()}))
 
@@ -137,6 +142,13 @@ class RuntimeHandlers:
             "startAcceptSendRequestTimeStamp": self.settings.accept_sends_from_ms,
             "pid": os.getpid(),
         }
+
+    def _idle_pools(self) -> dict[str, object]:
+        in_flight = self.settings.transport.in_flight_max
+        sizes = {f"{pool}ThreadPoolQueueSize": 0 for pool in _POOLS}
+        waits = {f"{pool}ThreadPoolQueueHeadWaitTimeMills": 0 for pool in _POOLS}
+        capacities = {f"{pool}ThreadPoolQueueCapacity": in_flight for pool in ("pull", "query", "EndTransaction")}
+        return {**sizes, **waits, **capacities, "EndTransactionQueueSize": 0}
 
     def _pending_sends(self) -> dict[str, object]:
         """Sends that wait for a disk sync: the closest equivalent of the queue of Apache's send thread pool."""
@@ -153,6 +165,8 @@ class RuntimeHandlers:
             "commitLogMaxOffset": commit_log.max_offset,
             "remainHowManyDataToFlush": f"{commit_log.max_offset - flusher.flushed_to} B",
             "dispatchBehindBytes": 0,  # the append itself updates the consume queues
+            "dispatchMaxBuffer": 0,
+            "remainTransientStoreBufferNumbs": _NO_TRANSIENT_POOL,
             "pageCacheLockTimeMills": round(self.store.append_s * 1000) if self.store.is_busy else 0,
             **({} if earliest_ms is None else {"earliestMessageTimeStamp": earliest_ms}),
         }
@@ -219,12 +233,6 @@ class RuntimeHandlers:
         cleaned = await self.service.clean(manual=True)
         log.info("commit log cleaned by request", extra={"files": cleaned.files, "peer": call.connection.peer})
         return Response()
-
-
-def _idle_pools() -> dict[str, object]:
-    sizes = {f"{pool}ThreadPoolQueueSize": 0 for pool in _POOLS}
-    waits = {f"{pool}ThreadPoolQueueHeadWaitTimeMills": 0 for pool in _POOLS}
-    return {**sizes, **waits, "EndTransactionQueueSize": 0}
 
 
 def _duration(milliseconds: int) -> str:

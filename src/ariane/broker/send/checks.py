@@ -1,9 +1,9 @@
 """Validation of sends: may this broker, topic and queue be written? In Apache's order: time, broker, name, topic,
 queue, body.
 
-Two checks are stricter than Apache's. A topic without write permission refuses sends: Apache only hides its queues from
-routes, so a producer with an old route, or with a queue of its own choice, goes on writing. And a read-only broker
-refuses all sends, where Apache refuses those to ordered topics. Java producers then try another broker.
+Permissions are for draining, as in Apache 4.9: without write permission the queues of a topic or a broker are hidden
+from routes, and what a producer with an old route still sends is stored. Only a read-only broker refuses sends to
+ordered topics. With `refuse_unpermitted_sends` all of these are refused; Java producers then try another broker.
 """
 
 import random
@@ -51,13 +51,21 @@ class SendChecks:
                 f"broker {settings.name} accepts sends from startAcceptSendRequestTimeStamp = "
                 f"{settings.accept_sends_from_ms} on; it is {self._clock.now_ms()} now",
             )
-        if not settings.permission & _WRITE:
-            raise _forbidden(f"broker {settings.name} may not be written (brokerPermission = {settings.permission})")
+        if settings.refuse_unpermitted_sends and not self.is_writable:
+            raise self._read_only()
 
     def destination(self, request: Send, connection: Connection) -> TopicConfig:
         """The topic to write to, created if need be; RequestFailed when it may not be written."""
         self.admit()
-        return self._passed.get(request.topic) or self._pass(request, connection)
+        config = self._passed.get(request.topic) or self._pass(request, connection)
+        if config.order and not self.is_writable:
+            raise self._read_only()
+        return config
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether this broker has write permission."""
+        return bool(self._settings.permission & _WRITE)
 
     def check_batch(self, body: bytes) -> None:
         if len(body) > self.batch_bytes_max:
@@ -78,13 +86,17 @@ class SendChecks:
         config = self._topics.for_send(
             request.topic, request.default_topic, request.default_topic_queue_nums, connection
         )
-        if not config.perm & _WRITE:
+        if self._settings.refuse_unpermitted_sends and not config.perm & _WRITE:
             raise _forbidden(
                 f"topic {request.topic} on broker {self._settings.name} may not be written (perm = {config.perm}): "
                 "give it perm 6 (mqadmin updateTopicPerm)"
             )
         self._passed[request.topic] = config
         return config
+
+    def _read_only(self) -> RequestFailed:
+        settings = self._settings
+        return _forbidden(f"broker {settings.name} may not be written (brokerPermission = {settings.permission})")
 
     def _forget(self, config: TopicConfig | None) -> None:
         self._passed.clear()
@@ -113,13 +125,13 @@ def check_body(body: bytes) -> None:
 
 
 def accepts_sends(flow: FlowControl, checks: SendChecks) -> bool:
-    """Whether sends are accepted now, for the fast path; the general path says why not."""
+    """Whether the fast path may take sends now; the general path says why not, or which."""
     try:
         flow.admit()
         checks.admit()
     except RequestFailed:
         return False
-    return True
+    return checks.is_writable
 
 
 @lru_cache(maxsize=4096)

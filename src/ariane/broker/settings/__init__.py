@@ -102,7 +102,12 @@ class BrokerSettings:
         maximum=6,
         reloadable=True,
         doc="Permission that limits all topics of this broker: 6 read and write, 4 read only, 2 write only. Set 4 to "
-        "stop sends before the broker is removed.",
+        "drain the broker before it is removed: producers stop using it as they learn the new route.",
+    )
+    refuse_unpermitted_sends: bool = setting(
+        False,
+        doc="Refuse sends to a topic, or at a broker, without write permission at once. By default they are stored, as "
+        "by Apache 4.9, until producers know the new route (30 s); only ordered topics of a read-only broker refuse.",
     )
     auto_create_topics: bool = setting(
         False,

@@ -91,6 +91,15 @@ class Histogram:
     def count(self) -> int:
         return sum(self.counts)
 
+    def quantile(self, share: float) -> float:
+        """An upper bound of this share of the values: that of their bucket, or the largest value; 0 without any."""
+        wanted, below = share * self.count, 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            below += count
+            if below >= wanted:
+                return min(bound, self.largest)
+        return self.largest
+
     def up_to(self, bound: float) -> int:
         """The number of values up to `bound`, which is one of the bounds."""
         return sum(self.counts[: self.bounds.index(bound) + 1])
