@@ -159,3 +159,38 @@ async def test_what_could_not_be_unlocked_is_unlocked_when_the_broker_is_back(tm
             while not await locks.release_again():  # noqa: ASYNC110 - as the consumer does
                 await asyncio.sleep(0.05)
         assert await lock_as(cluster, "another", queue)
+
+
+async def test_a_revoked_queue_keeps_its_lock_while_its_handler_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ariane.client.consumer.push.RENEW_INTERVAL_S", 0.0)
+    monkeypatch.setattr("ariane.client.consumer.push.RETRY_INTERVAL_S", 0.05)
+    collector, may_end = MessageCollector(), asyncio.Event()
+
+    async def slowly(message: Received) -> None:
+        collector.put(message)
+        await may_end.wait()
+
+    async with ariane_cluster(tmp_path) as cluster:
+        topic = await cluster.topic(queues=1)
+        (queue,) = await cluster.queues(topic)
+        await cluster.send(topic, b"0")
+        consumer = PushConsumer(cluster.nameserver, group=GROUP, ordered=True, start="earliest", handler=slowly)
+        consumer.subscribe(topic)
+        async with consumer:
+            await collector.until_count(1)
+            queues = consumer._running[1].member.assigned
+            assigned = queues.get(queue)
+            assert assigned is not None
+            consumer.unsubscribe(topic)
+            await until(lambda: queues.get(queue) is None)
+            assert not queues.is_free(queue)
+            last_ms = assigned.last_lock_ms
+            await until(lambda: assigned.last_lock_ms > last_ms)
+            assert not await lock_as(cluster, "another", queue)
+            may_end.set()
+            await until(lambda: queues.is_free(queue))
+            async with asyncio.timeout(30):
+                while not await lock_as(cluster, "another", queue):  # noqa: ASYNC110 - until it is unlocked
+                    await asyncio.sleep(0.05)

@@ -73,6 +73,10 @@ class QueueLockClient:
         finally:
             self._releasing.discard(queue)
 
+    def release_later(self, queue: MessageQueue) -> None:
+        """Only for a queue that is free."""
+        self._unreleased.add(queue)
+
     async def release_again(self) -> bool:
         """Unlocks what could not be unlocked before; returns whether nothing is left. Without this, the next owner of
         such a queue would wait for the life of the lock."""

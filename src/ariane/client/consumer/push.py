@@ -199,9 +199,12 @@ class PushComponents:
             await locks.release_again()
             if is_complete and clock.monotonic() - renewed_s < RENEW_INTERVAL_S:
                 continue
-            renewed_s = clock.monotonic()
-            renewal = await locks.renew(self.member.assigned.all())
+            renewed_s, held = clock.monotonic(), self.member.assigned.locked()
+            renewal = await locks.renew(held)
             is_complete = renewal.is_complete
+            for assigned in held:
+                if self.member.assigned.is_free(assigned.queue):  # unlocked meanwhile, perhaps before the renewal
+                    locks.release_later(assigned.queue)
             for queue in renewal.lost:
                 self.member.assigned.revoke(queue)
             if renewal.lost:

@@ -210,7 +210,8 @@ class AssignedQueues:
         self._jobs = jobs
         self._guard = guard
         self._queues: dict[MessageQueue, AssignedQueue] = {}
-        self._revoking: set[MessageQueue] = set()
+        self._assigning: set[MessageQueue] = set()
+        self._revoking: dict[MessageQueue, AssignedQueue | None] = {}  # None: only its lock is still to be released
         self._revoke_tasks = TaskSet()
 
     def get(self, queue: MessageQueue) -> AssignedQueue | None:
@@ -218,6 +219,14 @@ class AssignedQueues:
 
     def all(self) -> list[AssignedQueue]:
         return list(self._queues.values())
+
+    def locked(self) -> list[AssignedQueue]:
+        """Those that need their lock: also revoked ones, whose handler may still be running."""
+        return [*self._queues.values(), *(assigned for assigned in self._revoking.values() if assigned is not None)]
+
+    def is_free(self, queue: MessageQueue) -> bool:
+        """Whether this consumer has nothing to do with the queue, now and soon."""
+        return not any(queue in queues for queues in (self._queues, self._assigning, self._revoking))
 
     def of(self, topic: str) -> set[MessageQueue]:
         return {queue for queue in self._queues if queue.topic == topic}
@@ -228,6 +237,7 @@ class AssignedQueues:
             return self._check(self._queues[queue])
         if queue in self._revoking:
             return False
+        self._assigning.add(queue)
         try:
             locked_until = 0.0 if self._guard is None else await self._guard.acquire(queue)
             if locked_until is None:
@@ -238,6 +248,8 @@ class AssignedQueues:
             # The broker may have locked it for this member, which then would keep the queue from all others.
             self._unlock_unassigned(queue)
             raise
+        finally:
+            self._assigning.discard(queue)
         log.info("queue assigned", extra={"queue": queue, "offset": start_offset.offset, "reason": start_offset.reason})
         assigned = self._queues[queue] = AssignedQueue(queue, start_offset.offset, self._jobs)
         assigned.locked_until = locked_until
@@ -246,14 +258,14 @@ class AssignedQueues:
 
     def _unlock_unassigned(self, queue: MessageQueue) -> None:
         if self._guard is not None:
-            self._revoking.add(queue)
+            self._revoking[queue] = None
             self._revoke_tasks.spawn(self._unlock(self._guard, queue))
 
     async def _unlock(self, guard: QueueGuard, queue: MessageQueue) -> None:
         try:
             await guard.release(queue)
         finally:
-            self._revoking.discard(queue)
+            self._revoking.pop(queue, None)
 
     def _check(self, assigned: AssignedQueue) -> bool:
         """A task that has ended is a bug, but the queue must not get stuck: it is assigned again."""
@@ -268,7 +280,7 @@ class AssignedQueues:
         """Returns immediately; `assign` refuses the queue until it is free."""
         assigned = self._queues.pop(queue, None)
         if assigned is not None:
-            self._revoking.add(queue)
+            self._revoking[queue] = assigned
             self._revoke_tasks.spawn(self._release(assigned))
 
     async def _release(self, assigned: AssignedQueue) -> None:
@@ -283,7 +295,7 @@ class AssignedQueues:
         finally:
             assigned.drop()
             self._offsets.forget(assigned.queue)
-            self._revoking.discard(assigned.queue)
+            self._revoking.pop(assigned.queue, None)
 
     async def revoke_all(self, timeout_s: float) -> None:
         """On close. Queues that are not released in time are cancelled, with their last offsets uncommitted."""

@@ -18,8 +18,8 @@ from ariane.model.route import MessageQueue, TopicRoute
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 20.0
-_LOCK_WAIT_S = 5.0
-"""A queue that its last member has just unlocked must not wait for long."""
+_WAIT_S_MAX = 5.0
+"""A queue that its last member has just unlocked, or whose broker is back, must not wait for long."""
 
 QueuesChanged = Callable[[str, frozenset[MessageQueue], frozenset[MessageQueue]], None]
 """Called with the topic, all its queues, and those that are now assigned to this consumer."""
@@ -55,7 +55,7 @@ class Rebalance:
         self._listeners: list[QueuesChanged] = []
         self._warned: set[str] = set()
         self._is_waiting = False
-        """Whether a queue of this member still belongs to another."""
+        """Whether a queue of this member still belongs to another, or a broker did not respond."""
         instance.routes.on_change(self._route_changed)
 
     def trigger(self) -> None:
@@ -76,7 +76,7 @@ class Rebalance:
                 backoff.reset()
                 await self._due.wait()
             else:
-                await self._wait_at_most(min(backoff.next_s(), _LOCK_WAIT_S if self._is_waiting else INTERVAL_S))
+                await self._wait_at_most(min(backoff.next_s(), _WAIT_S_MAX if self._is_waiting else INTERVAL_S))
 
     async def _wait_at_most(self, seconds: float) -> None:
         """Until the next trigger: members that join or leave change what is missing."""
@@ -103,7 +103,7 @@ class Rebalance:
                 complete &= await self._rebalance_topic(topic)
             except ArianeError as error:  # keep the current queues: an unknown state is no reason to stop
                 log.warning("rebalance failed", extra={"topic": topic, "reason": str(error)})
-                complete = False
+                complete, self._is_waiting = False, True
         return complete
 
     async def _rebalance_topic(self, topic: str) -> bool:
@@ -114,6 +114,7 @@ class Rebalance:
         all_queues = frozenset(readable_queues(topic, route))
         members = await self._members(topic)
         if members is None:
+            self._is_waiting = True
             return False
         mine = frozenset(self._allocation.queues_of(self._instance.client_id, all_queues, members))
         if self._model is MessageModel.BROADCASTING:
