@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from interop.access_checks import AccessChecks
 from interop.apache import start_broker, start_nameserver
 from interop.broker.servers import COMMAND
 from interop.broker_checks import MASTER_SETTINGS, BrokerChecks, plan_broker
@@ -55,6 +56,8 @@ def run_checks(nameserver: Nameserver, settings_are_fixed: bool, work: Path) -> 
                 report.check("broker comes back after a restart of the nameserver", brokers.comes_back)
                 broker_life.close()
                 report.check("last broker leaves", brokers.is_gone)
+    if settings_are_fixed:  # Apache's nameserver has no access control
+        AccessChecks(work / "access").add_to(report)
     return report
 
 

@@ -9,7 +9,8 @@ address that another name holds, is left to an account that has exactly that nam
 broker that returns with another address while the nameserver still waits for the old one is such a case, and so is the
 mistake of two brokers with the same name.
 
-Addresses on the global white list need no signature, which is how Apache's brokers can register: they do not sign.
+Addresses on the global white list need no signature: Apache's brokers of 4.x, which do not sign, can register from
+there.
 """
 
 import asyncio
