@@ -18,6 +18,7 @@ SMALL_STORE = {
     "queue_segment_bytes": 20_000,
     "index_slots": 1_000,
     "index_entries": 4_000,
+    "reserve_bytes": 64 * 1024,
 }
 """Files that are made in no time; nothing else about the store differs from its defaults."""
 

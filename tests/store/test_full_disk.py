@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,19 +23,24 @@ FILE_BYTES = 64 * 1024
 BODY = bytes(10_000)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+@contextmanager
+def mounted(path: Path, size: int) -> Iterator[Path]:
+    """A small file system at that directory."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small tmpfs needs root")
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "ariane-test", str(tmp_path)], capture_output=True
-    )
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "ariane-test", str(path)], capture_output=True)
     if made.returncode:
         pytest.skip(f"mounting a tmpfs is not allowed here: {made.stderr.decode().strip()}")
     try:
-        yield tmp_path
+        yield path
     finally:
-        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path, DISK_BYTES) as path:
+        yield path
 
 
 @pytest.fixture
@@ -44,9 +50,9 @@ def settings(small_disk: Path) -> StoreSettings:
     )
 
 
-def ballast(disk: Path) -> Path:
+def ballast(disk: Path, name: str = "ballast") -> Path:
     """Takes every block that is left."""
-    path = disk / "ballast"
+    path = disk / name
     with path.open("wb", buffering=0) as file:
         try:
             while True:
@@ -139,6 +145,7 @@ async def test_a_running_store_resumes_by_itself(settings: StoreSettings, small_
         assert isinstance((await service.append([draft(BODY * 6)]))[0], StoreFull)
         assert service.store.reader.read("orders", 0, 0, 1).slices
         path.unlink()
+        await clock.advance(10)
         (outcome,) = await service.append([draft(b"resumed")])
         assert isinstance(outcome, Appended)
         await clock.advance(1)

@@ -149,7 +149,8 @@ def last_exit(disk: Disk, abort: Path, boot: str) -> LastExit:
 
 
 def mark_running(disk: Disk, abort: Path, boot: str) -> None:
-    replace_all(disk, abort, boot.encode())
+    if read_all(disk, abort, 256) != boot.encode():
+        replace_all(disk, abort, boot.encode())
 
 
 def mark_clean(disk: Disk, abort: Path) -> None:

@@ -88,12 +88,28 @@ def kernel_version(release: str) -> tuple[int, int]:
 
 def type_of(path: Path, mounts: Path = _MOUNTS) -> str | None:
     """The kernel's name of the file system type that holds `path`; None when it is not among the mounts."""
+    mount = _mount(path, mounts)
+    return None if mount is None else mount[1]
+
+
+def mount_of(path: Path, mounts: Path = _MOUNTS) -> str:
+    """Where the file system that holds `path` is mounted, its device and type, for a message; else the path."""
+    try:
+        mount = _mount(path, mounts)
+    except OSError:
+        mount = None
+    return f"of {path}" if mount is None else f"at {mount[0]} ({mount[2]}, {mount[1]})"
+
+
+def _mount(path: Path, mounts: Path) -> tuple[str, str, str] | None:
+    """Mount point, type and device."""
     device = path.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     for line in mounts.read_text().splitlines():
         mount, _, source = line.partition(" - ")
         if mount.split()[2] == number:
-            return source.split()[0]
+            kind, origin = source.split()[:2]
+            return mount.split()[4], kind, origin
     return None
 
 

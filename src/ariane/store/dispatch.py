@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from ariane.errors import MessageRefused, RecordError
+from ariane.errors import MessageRefused, RecordError, StoreFull
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, delivery_time_ms
 from ariane.store.blocking_io import BlockingCall
@@ -136,14 +136,16 @@ class Dispatcher:
             self._index.put_columns(self.keys)
             self.keys = PendingKeys()
 
-    def replay(self, records: Iterable[RecordView | SimpleRecords]) -> int:
+    def replay(self, records: Iterable[RecordView | SimpleRecords], *, keep_if_full: bool = False) -> int:
         """Dispatches records read from the log and returns their number; skips entries that a queue already has.
 
-        Records of deleted topics are only indexed, as they were before the deletion.
+        Records of deleted topics are only indexed, as they were before the deletion. `keep_if_full`: without space for
+        queues or index, what is not written stays in memory, as while a broker runs; otherwise that is StoreFull.
 
         Needs no running store: only queues and, optionally, an index (store/offline/rebuild.py).
         """
         number, written, known_to = 0, 0, self._queues.max_physical
+        is_full = False
         for item in records:
             if isinstance(item, RecordView):
                 self._replay_record(item)
@@ -152,13 +154,25 @@ class Dispatcher:
                 self._queue_simple(item, are_new=item.physical[0] >= known_to)
                 self._index_simple(item)
                 number += len(item.physical)
-            if len(self.keys) >= _KEYS_MAX:
-                self.write_index()
-            if number - written >= _ENTRIES_MAX:
-                self._queues.write_dirty()
-                written = number
-        self.write_index()
+            if not is_full and (len(self.keys) >= _KEYS_MAX or number - written >= _ENTRIES_MAX):
+                is_full = self._write_replayed(number - written >= _ENTRIES_MAX, keep_if_full)
+                written = number if number - written >= _ENTRIES_MAX else written
+        if not is_full:
+            self._write_replayed(False, keep_if_full)
         return number
+
+    def _write_replayed(self, with_queues: bool, keep_if_full: bool) -> bool:
+        """Whether there was no space, and all of it stays in memory."""
+        try:
+            self.write_index()
+            if with_queues:
+                self._queues.write_dirty()
+        except StoreFull as error:
+            if not keep_if_full:
+                raise
+            log.warning("queues or index not written, they stay in memory", extra={"reason": str(error)})
+            return True
+        return False
 
     def _replay_record(self, view: RecordView) -> None:
         facts = _facts(view)

@@ -59,6 +59,11 @@ class Layout:
         return self.root / "lock"
 
     @property
+    def reserve(self) -> Path:
+        """Ariane's own file, given up when the file system is full."""
+        return self.root / "reserve"
+
+    @property
     def quarantine(self) -> Path:
         """Ariane's own directory of corrupt bytes, kept for manual inspection."""
         return self.root / "quarantine"

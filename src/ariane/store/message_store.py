@@ -20,7 +20,7 @@ from ariane.store.append.appender import Appender, AppendResult
 from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatchGroup
 from ariane.store.append.draft import Draft
 from ariane.store.blocking_io import IoSteps, run_sync
-from ariane.store.checkpoint import Checkpoint, boot_id, mark_clean, mark_running, write_checkpoint
+from ariane.store.checkpoint import Checkpoint, LastExit, boot_id, mark_clean, mark_running, write_checkpoint
 from ariane.store.commit_log.checksum_writer import drop_checksums_before
 from ariane.store.consume_queue.entry import QueueExtension
 from ariane.store.consume_queue.queue import ConsumeQueue
@@ -68,6 +68,7 @@ class MessageStore:
         self.components = components
         self._clock = clock
         self._write_error: StoreError | None = None
+        self._no_space: StoreFull | None = None
         self._append_ended = 0.0
         self.append_s = 0.0
         """Duration of the last append: a page cache under pressure shows here first."""
@@ -117,9 +118,18 @@ class MessageStore:
         boot = boot_id() if boot is None else boot
         components = open_components(disk or RealDisk(), settings, clock, executor, boot)
         store = cls(components, settings, clock, store_host)
-        store.make_durable()
-        mark_running(components.disk, components.layout.abort, boot)
+        if store._is_durable_now() or components.last_exit is not LastExit.MACHINE_CRASH:
+            mark_running(components.disk, components.layout.abort, boot)
         return store
+
+    def _is_durable_now(self) -> bool:
+        """Runs a whole checkpoint, unless the disk is full: then the log has all that the next start needs."""
+        try:
+            self.make_durable()
+        except StoreFull as error:
+            log.warning("no checkpoint", extra={"reason": str(error)})
+            return False
+        return True
 
     def _extended_tags_code(self, queue: ConsumeQueue, offset: int) -> int:
         directory = self.components.layout.consume_queue_extensions / queue.topic / str(queue.queue_id)
@@ -176,6 +186,14 @@ class MessageStore:
     def write_error(self) -> StoreError | None:
         """Why appends fail at present; None when they are accepted."""
         return self._write_error
+
+    def set_no_space(self, error: StoreFull | None) -> None:
+        """Refuses appends with this error until it is called with None (store/maintenance/reserve.py)."""
+        if self._write_error is None or self._write_error is self._no_space:
+            self._write_error = error
+            if self._no_space is not None and error is None:
+                log.warning("writes accepted again: the file system has space")
+        self._no_space = error
 
     def _sync_failed(self, error: OSError) -> None:
         self._write_error = StoreReadOnly(
@@ -250,7 +268,7 @@ class MessageStore:
     def _update_write_error(self, cleaned: CleanupResult) -> None:
         if isinstance(self._write_error, StoreReadOnly):
             return
-        was_full, is_full = self._write_error is not None, not cleaned.writes_allowed
+        was_full, is_full = self._write_error not in (None, self._no_space), not cleaned.writes_allowed
         if is_full and not was_full:
             limit = self.settings.refuse_writes_ratio
             self._write_error = StoreFull(
@@ -258,7 +276,7 @@ class MessageStore:
                 "(diskSpaceWarningLevelRatio): free some space; writes resume by themselves"
             )
         elif was_full and not is_full:
-            self._write_error = None
+            self._write_error = self._no_space
         if was_full != is_full:
             log.warning(
                 "writes refused: disk full" if is_full else "writes accepted again", extra={"used": cleaned.used_ratio}
@@ -267,10 +285,10 @@ class MessageStore:
     # --- closing ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Checkpoints and marks the stop as clean. After a failed sync the abort marker stays, for recovery."""
+        """Checkpoints and marks the stop as clean. After a failed sync, or without space, the abort marker stays, for
+        recovery."""
         components = self.components
-        if not isinstance(self._write_error, StoreReadOnly):
-            self.make_durable()
+        is_clean = not isinstance(self._write_error, StoreReadOnly) and self._is_durable_now()
         self.derived.close()
         if components.checksums is not None:
             components.checksums.close()
@@ -278,7 +296,7 @@ class MessageStore:
         components.queues.close()
         if components.index is not None:
             components.index.close()
-        if not isinstance(self._write_error, StoreReadOnly):
+        if is_clean:
             mark_clean(components.disk, components.layout.abort)
 
 

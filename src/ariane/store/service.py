@@ -15,9 +15,11 @@ from ariane.lifecycle import Job, background, every
 from ariane.store.append.appender import AppendResult
 from ariane.store.append.draft import Appended, Draft
 from ariane.store.blocking_io import IoSteps, run_in_executor
+from ariane.store.disk import mount_of
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
 from ariane.store.maintenance.flush import FlushThread
+from ariane.store.maintenance.reserve import Reserve
 from ariane.store.maintenance.retention import CleanupResult
 from ariane.store.message_store import MessageStore
 from ariane.store.read.lookup import QUERY_MAX
@@ -38,8 +40,15 @@ EARLY_CHECKPOINT_BYTES = 128 * 1024 * 1024
 class StoreService:
     """Created by `StoreService.open`, a context for its whole life: lock, recovery, threads, periodic maintenance."""
 
-    def __init__(self, store: MessageStore, flush_thread: FlushThread, executor: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        flush_thread: FlushThread,
+        executor: ThreadPoolExecutor,
+        reserve: Reserve | None = None,
+    ) -> None:
         self.store = store
+        self._reserve = reserve
         self._flush_thread = flush_thread
         self._executor = executor
         self._is_sync = store.settings.flush_disk_type is FlushDiskType.SYNC
@@ -54,10 +63,19 @@ class StoreService:
         layout.root.mkdir(parents=True, exist_ok=True)
         # The lock is released last: no thread may still remove files when the next process lists them.
         with locked(layout.lock), ThreadPoolExecutor(max_workers=4, thread_name_prefix="ariane-store") as executor:
-            store = await asyncio.to_thread(MessageStore.open, settings, clock, store_host, executor=executor)
+            reserve = Reserve(layout.reserve, settings.reserve_bytes)
+            no_space = await asyncio.to_thread(reserve.update)
+            try:
+                store = await asyncio.to_thread(MessageStore.open, settings, clock, store_host, executor=executor)
+            except OSError as error:
+                if error.errno == errno.ENOSPC:
+                    where = mount_of(layout.root)
+                    raise StoreFull(f"the file system {where} is full, even without the reserve: free some") from error
+                raise
+            store.set_no_space(no_space)
             try:
                 async with FlushThread.running(store.flusher, settings, store.extend_checksums) as flush_thread:
-                    service = cls(store, flush_thread, executor)
+                    service = cls(store, flush_thread, executor, reserve)
                     async with background(*service._maintenance_jobs(settings, clock)):
                         yield service
             finally:
@@ -169,7 +187,11 @@ class StoreService:
     async def clean(self, *, manual: bool = False) -> CleanupResult:
         """As `MessageStore.clean`; threads look up old entries and remove files."""
         async with self._clean_lock:
-            return await self.run(self.store.clean_steps(manual=manual))
+            cleaned = await self.run(self.store.clean_steps(manual=manual))
+            if self._reserve is not None:
+                loop = asyncio.get_running_loop()
+                self.store.set_no_space(await loop.run_in_executor(self._executor, self._reserve.update))
+            return cleaned
 
     async def run(self, steps: IoSteps[T]) -> T:
         """Runs the steps; the store's threads execute their blocking calls."""

@@ -69,6 +69,13 @@ class StoreSettings:
         "property is damaged, all messages in its block are withheld. 0 for no checksums and no check, else 512 or "
         "more. A file keeps the block size that it was created with.",
     )
+    reserve_bytes: int = setting(
+        8 * MiB,
+        minimum=0,
+        maximum=1024 * MiB,
+        doc="Size of a file that is given up when the file system is full, so that a broker can start and save its "
+        "tables without a free byte; at most 1/64 of the file system. 0 for none.",
+    )
     flush_disk_type: FlushDiskType = setting(
         FlushDiskType.SYNC,
         key="flushDiskType",

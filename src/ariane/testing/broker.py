@@ -230,6 +230,7 @@ _SMALL_STORE = {
     "queue_segment_bytes": 200_000,
     "index_slots": 1_000,
     "index_entries": 20_000,
+    "reserve_bytes": 64 * 1024,
     "flush_disk_type": FlushDiskType.ASYNC,  # a test's messages need not survive a power failure
 }
 

@@ -101,7 +101,7 @@ def open_components(
             )
     if index is not None:
         _warn_missing_keys(index, segments.base, scan.start, layout)
-    records = dispatcher.replay(scan.whole_records())
+    records = dispatcher.replay(scan.whole_records(), keep_if_full=True)
     queues.truncate(scan.end)
     if index is not None:
         index.truncate(scan.end)
