@@ -32,6 +32,7 @@ async def main():
     async with running_broker(Path(sys.argv[1]), store=store) as broker:
         if broker.parts.topics.get("orders") is None:
             broker.parts.topics.put(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
+            await broker.parts.topics.saved()
             await broker.parts.store.append([draft(b"x" * 100, key=f"k{{n}}") for n in range({MESSAGES})])
         print("at", broker.address, flush=True)
         while await asyncio.to_thread(sys.stdin.readline):

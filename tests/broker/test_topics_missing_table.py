@@ -16,6 +16,7 @@ from tests.store.stores import draft
 async def _fill(tmp_path: Path) -> Path:
     async with running_broker(tmp_path) as broker:
         broker.parts.topics.put(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
+        await broker.parts.topics.saved()
         (stored,) = await broker.parts.store.append([draft(b"hello")])
         assert isinstance(stored, Appended)
         return broker.settings.store.root / "config"
@@ -38,6 +39,11 @@ async def test_a_lost_table_of_topics_stops_the_start_until_it_is_accepted(tmp_p
     assert main(["store", "accept-config", str(config.parent)]) == 0
     async with running_broker(tmp_path) as broker:
         assert broker.parts.topics.get("orders") is not None
+
+
+async def test_a_new_store_has_its_table_of_topics_before_its_first_message(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        assert (broker.settings.store.root / "config" / "topics.json").exists()
 
 
 async def test_a_lost_table_stops_the_start_though_its_list_is_there(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class Components:
             tables = _Tables(store.store.components.disk, store.store.components.layout)
             creations = CreationLimit(settings, clock)
             topics = Topics(settings, tables.file("topics.json"), clock, creations)
-            topics.check_stored(store.store.components.queues.topics())
+            await topics.check_stored(store.store.components.queues.topics())
             groups = Groups(settings, tables.file("subscriptionGroup.json"), clock, creations)
             offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal(), clock.monotonic)
             offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))

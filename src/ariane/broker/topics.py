@@ -148,13 +148,19 @@ class Topics:
         self.version = table.data_version
         self._has_file = True
 
-    def check_stored(self, stored: Iterable[str]) -> None:
-        """`stored` are the topics that have queues. StoreCorrupt if there are some and the table was never there.
+    async def check_stored(self, stored: Iterable[str]) -> None:
+        """`stored` are the topics that have queues. StoreCorrupt if there are some and the table is not there.
 
-        A topic that is not in the table is not served, so its messages would be missing without a word.
+        A topic that is not in the table is not served, so its messages would be missing without a word. A new store
+        gets its table before its first message, so that later it can be missed.
         """
         unknown = sorted(topic for topic in stored if topic not in self._configs and not self.is_system(topic))
-        if not unknown or self._file is None:
+        if self._file is None:
+            return
+        if not unknown:
+            if not self._has_file:
+                self._autosave.mark_changed()
+                await self._autosave.save_if_changed()
             return
         names = ", ".join(unknown[:_NAMES_SHOWN]) + (" ..." if len(unknown) > _NAMES_SHOWN else "")
         if not self._has_file:
