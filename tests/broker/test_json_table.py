@@ -84,7 +84,7 @@ async def test_a_save_whose_waiter_has_gone_is_made_again_by_the_next() -> None:
     assert file.load() == {"offsetTable": {"T@g": {0: 1}}}
 
 
-async def test_all_who_wait_for_a_failed_save_are_told() -> None:
+async def test_all_who_wait_for_a_failed_save_get_its_error() -> None:
     disk = SimulatedDisk()
     file = CountingFile(disk)
     file.may_end.set()

@@ -98,7 +98,7 @@ class Autosave:
     async def saved(self) -> None:
         """Waits until all changes so far are durable. StoreError if they cannot be written.
 
-        Whoever comes first saves for all who wait.
+        The first of those who wait saves for all.
         """
         changes = self.changes
         async with self._saving:

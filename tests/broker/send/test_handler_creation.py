@@ -75,7 +75,7 @@ async def test_one_connection_creates_only_so_many_topics(tmp_path: Path) -> Non
         await other.call(broker.address, message(topic="of-another-connection"))
 
 
-async def test_a_heartbeat_with_too_many_new_groups_is_told_to_come_again(tmp_path: Path) -> None:
+async def test_a_heartbeat_with_too_many_new_groups_is_to_come_again(tmp_path: Path) -> None:
     beat = Heartbeat(
         body=HeartbeatData(
             client_id="c", consumer_data_set=[ConsumerData(group_name=f"g{number}") for number in range(30)]

@@ -146,7 +146,7 @@ class GroupHandlers:
 
 
 def _check_queues(count: int, instead: str) -> None:
-    """A response of more queues would exceed the longest frame; better told before they are all read."""
+    """A response of more queues would exceed the longest frame; refused before they are all read."""
     if count > _QUEUES_MAX:
         raise RequestFailed(
             ResponseCode.SYSTEM_ERROR, f"this is the progress in {count} queues, at most {_QUEUES_MAX} fit: {instead}"
