@@ -135,3 +135,13 @@ def _decode(raw: bytes) -> LockChange | None:
         return None
     group, client_id, topic, broker_name, queue_id = json.loads(line)
     return group, MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id), client_id
+
+
+def is_damaged(data: bytes | None) -> bool:
+    """Whether the file has a line that is not intact, for `ariane store verify`; None if there is no file."""
+    if data is None or data.startswith(_INCOMPLETE):
+        return False
+    *lines, rest = data.rstrip(b"\0").split(b"\n")
+    if not lines or lines[0] + b"\n" != _COMPLETE:
+        return True
+    return any(_decode(line) is None for line in (*lines[1:], *([rest] if rest else ())))

@@ -119,3 +119,9 @@ def _decode(slot: bytes) -> tuple[int, bytes, tuple[int, ...]] | None:
     if slot[end : end + _CRC.size] != _CRC.pack(crc32(slot[:end])):
         return None
     return sequence, boot.rstrip(b"\0"), struct.unpack_from(f">{count}q", slot, _HEAD.size)
+
+
+def damaged_slots(data: bytes) -> list[int]:
+    """Positions of slots that were written and are not intact."""
+    slots = ((begin, data[begin : begin + _SLOT_BYTES]) for begin in range(0, len(data), _SLOT_BYTES))
+    return [begin for begin, slot in slots if any(slot) and _decode(slot) is None]

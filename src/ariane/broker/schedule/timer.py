@@ -53,6 +53,7 @@ from ariane.model.system_topics import TIMER
 from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.commit_log.log import CommitLog, Segment
 from ariane.store.disk import Disk
+from ariane.store.layout import offset_of
 from ariane.store.service import StoreService
 from ariane.wire.record.read import RecordView, verify
 
@@ -477,6 +478,12 @@ def _restore(
     if numbers is not None and _is_ahead(written := TimerCheckpoint(*numbers[:-2]), saved):
         state, place = written, (numbers[-2], numbers[-1])
     if state is None:
+        if any(offset_of(name) is not None for name in disk.names(directory)):
+            log.error(
+                "the timer's checkpoint is missing, reading the timer topic again: messages that were due are "
+                "delivered again",
+                extra={"file": str(checkpoint_path(directory))},
+            )
         apache = read_apache_checkpoint(disk, config / "timercheck") or TimerCheckpoint(now_ms, 0, 0)
         return _Restored(
             TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), now_ms), apache, apache, progress

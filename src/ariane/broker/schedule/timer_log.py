@@ -15,7 +15,7 @@ One unit, a pending message. Units of one time slot are linked, the newest first
 The check is the sum of the words multiplied by odd numbers: it detects a change of any single word, and numpy computes
 a million of them in a few milliseconds, which a start after a crash waits for.
 
-The checkpoint `timer/checkpoint`, replaced as a whole:
+The checkpoint `timer/checkpoint`, replaced as a whole, with an equal copy `timer/checkpoint.bak`:
 
     offset  bytes  field
          0      8  magic          "ARTIMER1"
@@ -27,6 +27,7 @@ The checkpoint `timer/checkpoint`, replaced as a whole:
         48      4  crc            over all before it
 """
 
+import logging
 import struct
 import threading
 from collections.abc import Iterator
@@ -43,6 +44,8 @@ from ariane.store.commit_log.log import Segment, Segments
 from ariane.store.disk import Disk, read_all, replace_all
 from ariane.store.layout import offset_of
 from ariane.wire.hashes import crc32
+
+log = logging.getLogger(__name__)
 
 # --- units ---
 
@@ -266,19 +269,34 @@ class TimerCheckpoint:
     known_ms: int = 0
 
 
-def read_timer_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
-    """None if there is no checkpoint: the timer was never used."""
+def copy_of(path: Path) -> Path:
+    """The copy of the checkpoint: the same bytes, written just before."""
+    return path.with_name(path.name + ".bak")
+
+
+def read_timer_checkpoint(disk: Disk, path: Path, *, with_copy: bool = True) -> TimerCheckpoint | None:
+    """None if there is no checkpoint: the timer was never used. If it is damaged or missing, its copy is used."""
     data = read_all(disk, path, _LAYOUT.size + 1)
-    if data is None:
+    copy = read_all(disk, copy_of(path), _LAYOUT.size + 1) if with_copy else None
+    checkpoint = _decode_checkpoint(data)
+    if checkpoint is None and (of_copy := _decode_checkpoint(copy)) is not None:
+        what = "missing" if data is None else "damaged"
+        log.error(f"the timer's checkpoint is {what}: its copy is used", extra={"file": str(path)})
+        return of_copy
+    if checkpoint is None and (data is not None or copy is not None):
+        raise StoreCorrupt(
+            f"{path} is damaged, and there is no intact copy: restore it from a backup, or remove it, {path.name}.bak "
+            "and `progress` beside it: all messages of the timer topic that are still in the log are then delivered "
+            "again"
+        )
+    return checkpoint
+
+
+def _decode_checkpoint(data: bytes | None) -> TimerCheckpoint | None:
+    if data is None or len(data) != _LAYOUT.size:
         return None
-    if len(data) == _LAYOUT.size:
-        magic, *fields, crc = _LAYOUT.unpack(data)
-        if magic == _MAGIC and crc == crc32(data[:-4]):
-            return TimerCheckpoint(*fields)
-    raise StoreCorrupt(
-        f"{path} is damaged: restore it from a backup, or remove it and `progress` beside it: all messages of the "
-        "timer topic that are still in the log are then delivered again"
-    )
+    magic, *fields, crc = _LAYOUT.unpack(data)
+    return TimerCheckpoint(*fields) if magic == _MAGIC and crc == crc32(data[:-4]) else None
 
 
 def read_apache_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
@@ -293,7 +311,9 @@ def read_apache_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
 
 
 def write_timer_checkpoint(disk: Disk, path: Path, checkpoint: TimerCheckpoint) -> None:
-    """Blocks for one or two syncs."""
+    """Blocks for some syncs."""
     numbers = (checkpoint.delivered_ms, checkpoint.log_end, checkpoint.queue_offset)
     data = _LAYOUT.pack(_MAGIC, *numbers, checkpoint.known_below, checkpoint.known_ms, 0)[:-4]
-    replace_all(disk, path, data + struct.pack(">I", crc32(data)))
+    data += struct.pack(">I", crc32(data))
+    replace_all(disk, copy_of(path), data)
+    replace_all(disk, path, data)

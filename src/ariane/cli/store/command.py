@@ -92,19 +92,21 @@ def verify(layout: "Layout", index_slots: int | None, output: OutputFormat) -> N
     """Check all files against each other. Exits with 1 if there is a problem.
 
     Checks that each record is complete and at the offset it names, that each record has an entry in its consume queue
-    and each entry a record, and that the index points to records with the key. Each problem is shown with its file,
-    its byte, and how to fix it.
+    and each entry a record, that the index points to records with the key, and that tables, journals and files of the
+    timer match their checksums. Each problem is shown with its file, its byte, and how to fix it.
 
     \b
     Example:
       ariane store verify store -o json
     """
+    from ariane.cli.store.broker_files import check_broker_files
     from ariane.store.disk import RealDisk
     from ariane.store.offline.verify import log_files, verify_store
 
     disk = RealDisk()
     with _progress("checking", sum(file.size for file in log_files(disk, layout))) as progress:
         report = verify_store(disk, layout, index_slots=index_slots, progress=progress)
+        check_broker_files(report, disk, layout)
     if output is OutputFormat.JSON:
         print_json({"sound": report.is_sound, **asdict(report, dict_factory=_printable)})
     else:
