@@ -99,10 +99,10 @@ async def run(directory: Path, kill_count: int, traffic: Sequence[Kind], seed: i
         for number in range(kill_count):
             await asyncio.sleep(rng.uniform(*UP_S))
             await kill(broker, traffic)
-            if number % 10 == 9:
-                print(
-                    f"{number + 1} kills", *(f"  {kind.name}: {kind.history.summary()}" for kind in traffic), sep="\n"
-                )
+            if number % IN_A_ROW == IN_A_ROW - 1:
+                await asyncio.sleep(QUIET_S)
+                print(f"{number + 1} kills")
+                print(*(f"  {kind.name}: {kind.history.summary()}" for kind in traffic), sep="\n", flush=True)
         await asyncio.sleep(UP_S[0])
         stopped.set()
         await until_complete(traffic)
