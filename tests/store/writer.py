@@ -30,7 +30,7 @@ def settings_of(root: Path, kind: FlushDiskType) -> StoreSettings:
     """Small files and short rounds, so that a kill meets rolls and checkpoints; and nothing is ever deleted."""
     return StoreSettings(
         root=root, flush_disk_type=kind, segment_bytes=256 * 1024, queue_segment_bytes=2000,
-        index_slots=1000, index_entries=4000, flush_interval_ms=10, flush_least_pages=0,
+        index_slots=1000, index_entries=4000, flush_interval_ms=10,
         queue_flush_interval_ms=20, queue_flush_thorough_interval_ms=70, sync_flush_timeout_ms=60_000,
         sum_block_bytes=4096, clean_forcibly=False, refuse_writes_ratio=1.0, retention_hours=24 * 365,
     )  # fmt: skip

@@ -84,21 +84,12 @@ class StoreSettings:
         "without replicas loses nothing in a power cut.",
     )
     flush_interval_ms: int = setting(
-        500, key="flushIntervalCommitLog", minimum=1, maximum=60_000, doc="Time between two syncs with ASYNC_FLUSH."
-    )
-    flush_least_pages: int = setting(
-        4,
-        key="flushCommitLogLeastPages",
-        minimum=0,
-        maximum=1_000_000,
-        doc="With ASYNC_FLUSH, a sync waits until so many pages of 4 KiB are new, or for the thorough interval.",
-    )
-    flush_thorough_interval_ms: int = setting(
-        10_000,
-        key="flushCommitLogThoroughInterval",
+        500,
+        key="flushIntervalCommitLog",
         minimum=1,
-        maximum=3_600_000,
-        doc="With ASYNC_FLUSH, the longest time between two syncs of a log that is written to.",
+        maximum=60_000,
+        doc="Time between two syncs with ASYNC_FLUSH, at any rate of messages: a power cut loses at most what was "
+        "acknowledged in this time and the duration of a sync before it.",
     )
     queue_flush_interval_ms: int = setting(
         1_000,
@@ -242,6 +233,8 @@ UNSUPPORTED: dict[str, str] = {
     "flushLeastPagesWhenWarmMapedFile": _NO_MAPPED_WRITES,
     "useReentrantLockWhenPutMessage": "one event loop appends: there is no lock to choose",
     "putMsgIndexHightWater": "queues and index are fed with the append, so they cannot fall behind",
+    "flushCommitLogLeastPages": "a message is synced within flushIntervalCommitLog, however few there are",
+    "flushCommitLogThoroughInterval": "every sync is thorough: see flushCommitLogLeastPages",
     "flushCommitLogTimed": "a sync runs at an interval, or at once when an append waits for it",
     "flushConsumeQueueLeastPages": "new entries of all queues are written every flushIntervalConsumeQueue",
     "destroyMapedFileIntervalForcibly": "a deleted file is unlinked at once and unmapped by its last reader",

@@ -16,11 +16,10 @@ from itertools import count
 
 from ariane.errors import StoreReadOnly
 from ariane.store.commit_log.log import CommitLog
-from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 
-_PAGE_BYTES = 4096
 _CHECKSUM_INTERVAL_S = 0.02
 """Time between two checksum steps: with thousands of syncs a second, one for each would cost as much as the syncs."""
 
@@ -100,7 +99,7 @@ class Flusher:
 
 
 class FlushThread:
-    """Runs a Flusher's syncs in one thread: at once when an append waits, else by interval and pages."""
+    """Runs a Flusher's syncs in one thread: at once when an append waits, else at intervals."""
 
     def __init__(self, flusher: Flusher, settings: StoreSettings, extend_checksums: Callable[[int], bool]) -> None:
         self._flusher = flusher
@@ -110,6 +109,7 @@ class FlushThread:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._sync_requested = threading.Event()
+        self._due_at = time.monotonic() + settings.flush_interval_ms / 1000
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="ariane-flush", daemon=True)
 
@@ -136,25 +136,16 @@ class FlushThread:
         self._sync_requested.set()
 
     def _run(self) -> None:
-        quiet_ms = 0
-        settings = self._settings
+        """Syncs when an append waits, and otherwise one interval after the last sync began: with ASYNC_FLUSH the oldest
+        message that is not durable is no older than that, at any rate of messages."""
         while not self._stopped:
             if self._checksummed_to < self._durable_to and not self._sync_requested.wait(_CHECKSUM_INTERVAL_S):
                 self._extend_checksums_to(self._durable_to)
-            requested = self._sync_requested.wait(settings.flush_interval_ms / 1000)
+            self._sync_requested.wait(max(self._due_at - time.monotonic(), 0))
             self._sync_requested.clear()
-            quiet_ms = 0 if requested else quiet_ms + settings.flush_interval_ms
-            if self._is_due(requested, quiet_ms):
-                quiet_ms = 0
-                if not self._sync():
-                    return
-
-    def _is_due(self, requested: bool, quiet_ms: int) -> bool:
-        unflushed = self._flusher.unflushed_bytes
-        if requested or self._settings.flush_disk_type is FlushDiskType.SYNC:
-            return unflushed > 0
-        enough = unflushed >= self._settings.flush_least_pages * _PAGE_BYTES
-        return unflushed > 0 and (enough or quiet_ms >= self._settings.flush_thorough_interval_ms)
+            self._due_at = time.monotonic() + self._settings.flush_interval_ms / 1000
+            if self._flusher.unflushed_bytes > 0 and not self._sync():
+                return
 
     def _sync(self) -> bool:
         try:
@@ -169,9 +160,9 @@ class FlushThread:
         return True
 
     def _extend_checksums_to(self, durable_to: int) -> None:
-        """Stops as soon as a sync is requested: an append must not wait for checksums."""
+        """Stops as soon as a sync is requested or due: no message must wait for checksums."""
         self._checksummed_s = time.monotonic()
         while self._extend_checksums(durable_to):
-            if self._sync_requested.is_set():
+            if self._sync_requested.is_set() or time.monotonic() >= self._due_at:
                 return
         self._checksummed_to = durable_to
