@@ -13,6 +13,7 @@ MODULES = (
     "ariane.wire.sys_flag",
     "ariane.wire.message_id",
     "ariane.store.consume_queue.entry",
+    "ariane.store.consume_queue.saved_state",
     "ariane.store.index.entries",
     "ariane.store.checkpoint",
     "ariane.store.commit_log.checksums",

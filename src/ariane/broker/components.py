@@ -1,5 +1,6 @@
 """The components of a broker that its handlers use, opened in order and closed in reverse."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
+
+log = logging.getLogger(__name__)
 
 
 def oldest_undelivered_offset(
@@ -86,6 +89,7 @@ class Components:
             await topics.check_stored(store.store.components.queues.topics())
             groups = Groups(settings, tables.file("subscriptionGroup.json"), clock, creations)
             offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal(), clock.monotonic)
+            _keep_offsets_of_lost_queues(offsets, topics, store.store)
             offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))
             clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
             counters = Counters()
@@ -136,6 +140,25 @@ class Components:
                     transactions=transactions,
                     checks=checks,
                 )
+
+
+def _keep_offsets_of_lost_queues(offsets: ConsumerOffsets, topics: Topics, store: MessageStore) -> None:
+    """Lets a queue that was lost begin where a group has got to: neither is the group moved back, nor an offset reused.
+
+    Recovery builds queues from the log. This is for one without a record there, in a store without a saved state.
+    """
+    ends: dict[tuple[str, int], int] = {}
+    queues, deletions = store.components.queues, store.components.deletions
+    for pair, committed in offsets.table().items():
+        topic = pair.partition("@")[0]
+        if topics.get(topic) is not None and not deletions.end_of(topic):
+            for queue_id, offset in committed.items():
+                ends[topic, queue_id] = max(offset, ends.get((topic, queue_id), 0))
+    for (topic, queue_id), end in ends.items():
+        if end > 0 and queues.get(topic, queue_id) is None:
+            queues.get_or_create(topic, queue_id).extend_to(end)
+            fields = {"topic": topic, "queue": queue_id, "begin": end}
+            log.error("a queue is missing: it begins where its consumers are", extra=fields)
 
 
 def _queue_end(queues: ConsumeQueues, topic: str, queue_id: int) -> int:

@@ -21,7 +21,8 @@ two slots of Ariane, written alternately, so that one of them is intact after an
 
 `abort` exists while a broker runs: at start-up it means that the last run ended in a crash. Apache leaves it empty;
 Ariane stores the kernel's boot id in it. The same id: only the process died, and the page cache still holds every
-write. Another id, or none: the machine may have crashed, and what was not synced may be lost.
+write. Another id, or none: the machine may have crashed, and what was not synced may be lost. After a failed sync the
+id is overwritten: the page cache may show bytes that the disk does not have.
 """
 
 import struct
@@ -41,6 +42,8 @@ _SLOT_POSITIONS = (1024, 2048)
 _MARK = struct.Struct(">8sq")
 _MARK_MAGIC = b"ARIANE W"
 _MARK_POSITION = 3072
+_SYNC_FAILED = "sync failed"
+_MARKER_BYTES = 64
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -130,6 +133,8 @@ class LastExit(Enum):
     """The kernel still has every write."""
     MACHINE_CRASH = "machine crash"
     """What was not synced may be lost, in any order."""
+    SYNC_FAILED = "failed sync"
+    """The same; and what the page cache shows may not be on the disk, though no later sync reports it."""
 
 
 def boot_id() -> str:
@@ -143,14 +148,27 @@ def last_exit(disk: Disk, abort: Path, boot: str) -> LastExit:
     marker = read_all(disk, abort, 256)
     if marker is None:
         return LastExit.CLEAN
-    return (
-        LastExit.PROCESS_CRASH if boot and marker.decode(errors="replace").strip() == boot else LastExit.MACHINE_CRASH
-    )
+    text = marker.decode(errors="replace").strip("\0 \n")
+    if text == _SYNC_FAILED:
+        return LastExit.SYNC_FAILED
+    return LastExit.PROCESS_CRASH if boot and text == boot else LastExit.MACHINE_CRASH
 
 
 def mark_running(disk: Disk, abort: Path, boot: str) -> None:
-    if read_all(disk, abort, 256) != boot.encode():
-        replace_all(disk, abort, boot.encode())
+    """With room for `mark_sync_failed`, which must not need a new block on a disk that fails."""
+    marker = boot.encode().ljust(_MARKER_BYTES)
+    if read_all(disk, abort, 256) != marker:
+        replace_all(disk, abort, marker)
+
+
+def mark_sync_failed(disk: Disk, abort: Path) -> None:
+    """Overwrites the marker in place, in the page cache: it matters as long as that shows bytes which are not on the
+    disk. OSError when even that is refused: then the disk must be mounted again, which clears the page cache."""
+    file = disk.open(abort, writable=True)
+    try:
+        file.write(_SYNC_FAILED.encode().ljust(file.size)[: file.size], 0)
+    finally:
+        file.close()
 
 
 def mark_clean(disk: Disk, abort: Path) -> None:

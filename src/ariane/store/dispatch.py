@@ -68,6 +68,19 @@ def _facts(view: RecordView) -> DispatchFacts:
         return DispatchFacts(0, None, ())
 
 
+def queue_entry(view: RecordView, delay_levels_ms: tuple[int, ...]) -> tuple[int, int, int]:
+    """The entry of a record in its queue: physical offset, size, tags code."""
+    return _entry(view, _facts(view), delay_levels_ms)
+
+
+def _entry(view: RecordView, facts: DispatchFacts, delay_levels_ms: tuple[int, ...]) -> tuple[int, int, int]:
+    """A delayed message's entry carries its delivery time in place of the tags code."""
+    delivery = None
+    if view.topic == SCHEDULE:
+        delivery = delivery_ms(delay_levels_ms, view.properties().get(_DELAY, ""), view.store_timestamp_ms)
+    return view.physical_offset, view.size, delivery or facts.tags_code
+
+
 class Dispatcher:
     def __init__(
         self,
@@ -136,13 +149,16 @@ class Dispatcher:
             self._index.put_columns(self.keys)
             self.keys = PendingKeys()
 
-    def replay(self, records: Iterable[RecordView | SimpleRecords], *, keep_if_full: bool = False) -> int:
+    def replay(
+        self, records: Iterable[RecordView | SimpleRecords], *, is_plain: bool = True, keep_if_full: bool = False
+    ) -> int:
         """Dispatches records read from the log and returns their number; skips entries that a queue already has.
 
         Records of deleted topics are only indexed, as they were before the deletion. `keep_if_full`: without space for
         queues or index, what is not written stays in memory, as while a broker runs; otherwise that is StoreFull.
 
-        Needs no running store: only queues and, optionally, an index (store/offline/rebuild.py).
+        Needs no running store: only queues and, optionally, an index (store/offline/rebuild.py). Without `is_plain`,
+        every record is given to its queue alone, which compares it with its own entry.
         """
         number, written, known_to = 0, 0, self._queues.max_physical
         is_full = False
@@ -151,7 +167,7 @@ class Dispatcher:
                 self._replay_record(item)
                 number += 1
             else:
-                self._queue_simple(item, are_new=item.physical[0] >= known_to)
+                self._queue_simple(item, are_new=is_plain and item.physical[0] >= known_to)
                 self._index_simple(item)
                 number += len(item.physical)
             if not is_full and (len(self.keys) >= _KEYS_MAX or number - written >= _ENTRIES_MAX):
@@ -178,8 +194,7 @@ class Dispatcher:
         facts = _facts(view)
         is_deleted = self._deletions.covers(view.topic, view.physical_offset)
         if not view.sys_flag & _PREPARED and not is_deleted:  # neither prepared nor rolled back, which has this bit too
-            tags_code = self._delivery_ms(view) or facts.tags_code
-            self._queue(view.topic, view.queue_id, view.queue_offset, view.physical_offset, view.size, tags_code)
+            self._queue(view.topic, view.queue_id, view.queue_offset, *_entry(view, facts, self._delay_levels_ms))
         if self._index is None or view.sys_flag & _ROLLBACK == _ROLLBACK:
             return
         keys = (facts.unique_key, *facts.keys) if facts.unique_key else tuple(facts.keys)
@@ -233,9 +248,3 @@ class Dispatcher:
         counts = list(map(len, keys))
         physical = np.repeat(records.physical, counts).tolist()
         self.keys.add_runs(physical, list(chain.from_iterable(keys)), records.timestamps_ms, records.topics, counts)
-
-    def _delivery_ms(self, view: RecordView) -> int | None:
-        """A delayed message's entry carries its delivery time in place of the tags code."""
-        if view.topic != SCHEDULE:
-            return None
-        return delivery_ms(self._delay_levels_ms, view.properties().get(_DELAY, ""), view.store_timestamp_ms)

@@ -35,6 +35,11 @@ class Layout:
         return self.root / "consumequeue"
 
     @property
+    def queue_checksums(self) -> Path:
+        """Ariane's own directory: what the consume queues must hold (consume_queue/saved_state.py)."""
+        return self.root / "consumequeue_sums"
+
+    @property
     def consume_queue_extensions(self) -> Path:
         return self.root / "consumequeue_ext"
 

@@ -20,10 +20,19 @@ from ariane.store.append.appender import Appender, AppendResult
 from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatchGroup
 from ariane.store.append.draft import Draft
 from ariane.store.blocking_io import IoSteps, run_sync
-from ariane.store.checkpoint import Checkpoint, LastExit, boot_id, mark_clean, mark_running, write_checkpoint
+from ariane.store.checkpoint import (
+    Checkpoint,
+    LastExit,
+    boot_id,
+    mark_clean,
+    mark_running,
+    mark_sync_failed,
+    write_checkpoint,
+)
 from ariane.store.commit_log.checksum_writer import drop_checksums_before
 from ariane.store.consume_queue.entry import QueueExtension
 from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.consume_queue.saved_state import StateToSave, encode_index_file
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
 from ariane.store.maintenance.derived_writer import DerivedWriter
@@ -50,6 +59,7 @@ class CheckpointPass:
     syncs: Sequence[Callable[[], None]]
     checksum_log: Callable[[int], None]
     """After all syncs and before the checkpoint is written: retention may delete what a checkpoint covers."""
+    state: StateToSave
     checkpoint: Checkpoint
 
     def run(self, disk: Disk, layout: Layout) -> Checkpoint:
@@ -57,6 +67,7 @@ class CheckpointPass:
         for sync in self.syncs:
             sync()
         self.checksum_log(flushed_to)
+        self.state.write(disk, layout.queue_checksums, self.checkpoint.sequence + 1, flushed_to)
         return write_checkpoint(disk, layout.checkpoint, replace(self.checkpoint, flushed_to=flushed_to))
 
 
@@ -73,6 +84,7 @@ class MessageStore:
         self.append_s = 0.0
         """Duration of the last append: a page cache under pressure shows here first."""
         self._checkpoint = components.checkpoint
+        self._entries_planned = self._entries_checkpointed = components.queues.entries_added
         self.derived = DerivedWriter(components, clock)
         self.flusher = Flusher(components.commit_log, components.checkpoint.flushed_to, self._sync_failed)
         self.reader = Reader(
@@ -118,7 +130,7 @@ class MessageStore:
         boot = boot_id() if boot is None else boot
         components = open_components(disk or RealDisk(), settings, clock, executor, boot)
         store = cls(components, settings, clock, store_host)
-        if store._is_durable_now() or components.last_exit is not LastExit.MACHINE_CRASH:
+        if store._is_durable_now() or components.last_exit not in (LastExit.MACHINE_CRASH, LastExit.SYNC_FAILED):
             mark_running(components.disk, components.layout.abort, boot)
         return store
 
@@ -200,6 +212,10 @@ class MessageStore:
             f"a sync failed ({error.strerror}): the store is read-only until it is restarted on a disk that works"
         )
         log.critical("sync failed: the store is read-only now", extra={"error": str(error)})
+        try:
+            mark_sync_failed(self.components.disk, self.components.layout.abort)
+        except OSError as mark_error:
+            log.warning("the failed sync cannot be recorded", extra={"reason": mark_error.strerror})
 
     # --- maintenance ------------------------------------------------------------------------------------------------
 
@@ -214,6 +230,7 @@ class MessageStore:
         components = self.components
         stamp = self._appender.timestamp_ms
         syncs = [*components.queues.take_unsynced(), *index_syncs]
+        self._entries_planned = components.queues.entries_added
         checkpoint = replace(
             self._checkpoint,
             dispatched_to=components.commit_log.max_offset,
@@ -223,10 +240,22 @@ class MessageStore:
             index_timestamp_ms=stamp,
         )
         checksum_log = components.checksums.make_durable if components.checksums is not None else _no_checksums
-        return CheckpointPass(self.flusher.sync_now, syncs, checksum_log, checkpoint)
+        return CheckpointPass(self.flusher.sync_now, syncs, checksum_log, self._state_to_save(stamp), checkpoint)
+
+    def _state_to_save(self, timestamp_ms: int) -> StateToSave:
+        components, index = self.components, self.components.index
+        return StateToSave(
+            components.commit_log.max_offset,
+            timestamp_ms,
+            components.queues.segment_bytes,
+            (0, 0) if index is None else (index.capacity.slots, index.capacity.entries),
+            components.queues.encoded_states(),
+            [] if index is None else [encode_index_file(*header) for header in index.headers()],
+        )
 
     def finish_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
+        self._entries_checkpointed = self._entries_planned
         commit_log = self.components.commit_log
         commit_log.assume_cached_from = checkpoint.dispatched_to
         if commit_log.checks is not None:
@@ -240,8 +269,13 @@ class MessageStore:
 
     @property
     def bytes_since_checkpoint(self) -> int:
-        """Bytes of log that recovery would have to scan after a power cut."""
+        """Bytes of log that recovery would have to scan after a crash."""
         return self.components.commit_log.max_offset - self._checkpoint.dispatched_to
+
+    @property
+    def entries_since_checkpoint(self) -> int:
+        """Messages that recovery would have to dispatch again after any crash."""
+        return self.components.queues.entries_added - self._entries_checkpointed
 
     def make_durable(self) -> None:
         """Runs a whole checkpoint. Blocks: at open, at close, in tests."""

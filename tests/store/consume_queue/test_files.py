@@ -23,10 +23,11 @@ def written(root: Path) -> Path:
     return directory(root)
 
 
-def test_a_missing_file_is_a_mismatch(tmp_path: Path) -> None:
+def test_a_queue_ends_before_a_missing_file(tmp_path: Path) -> None:
     (written(tmp_path) / f"{400:020d}").unlink()
-    with pytest.raises(StoreMismatch, match="does not follow"):
-        open_queues(tmp_path)
+    (queue,) = open_queues(tmp_path)
+    assert queue.max_offset == 20
+    assert "does not follow" in str(queue.problem)
 
 
 def test_another_size_of_files_is_a_mismatch(tmp_path: Path) -> None:
@@ -35,13 +36,23 @@ def test_another_size_of_files_is_a_mismatch(tmp_path: Path) -> None:
         open_queues(tmp_path, file_bytes=400)
 
 
-def test_a_file_named_inside_another_is_a_mismatch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 180, 220])
+def test_a_queue_ends_before_a_file_of_another_size(tmp_path: Path, size: int) -> None:
+    path = written(tmp_path) / f"{400:020d}"
+    path.write_bytes(path.read_bytes().ljust(size, b"x")[:size])
+    (queue,) = open_queues(tmp_path)
+    assert queue.max_offset == 20
+    assert f"has {size} bytes" in str(queue.problem)
+
+
+def test_a_file_named_inside_another_is_not_used(tmp_path: Path) -> None:
     path = written(tmp_path)
     for name in RealDisk().names(path)[1:]:
         (path / name).unlink()
     (path / f"{0:020d}").rename(path / f"{100:020d}")
-    with pytest.raises(StoreMismatch, match="does not follow"):
-        open_queues(tmp_path)
+    (queue,) = open_queues(tmp_path)
+    assert queue.max_offset == 0
+    assert "does not follow" in str(queue.problem)
 
 
 def test_a_file_whose_making_was_cut_short_goes_with_all_behind_it(tmp_path: Path) -> None:
@@ -102,9 +113,10 @@ def test_only_files_with_new_bytes_are_to_be_synced() -> None:
         *(f"{base:020d}" for base in range(0, 4 * FILE_BYTES, FILE_BYTES)),
         "0",
     ]
-    files.write(FILE_BYTES * 2 + 5, b"x")
+    files.cut(FILE_BYTES * 4 - 40)
+    files.write(FILE_BYTES * 4 - 40, bytes(60))
     found = [Path(unsynced.path).name for unsynced in files.take_unsynced() if not unsynced.is_directory]
-    assert found == [f"{FILE_BYTES * 2:020d}", f"{FILE_BYTES * 3:020d}"]
+    assert found == [f"{FILE_BYTES * 3:020d}", f"{FILE_BYTES * 4:020d}"]
 
 
 def test_a_removal_that_was_cut_short_is_finished_at_the_next_start() -> None:
@@ -121,8 +133,10 @@ def test_zeroing_behind_a_position_leaves_holes_alone(tmp_path: Path) -> None:
     disk = RealDisk()
     files = QueueFiles(disk, OpenFiles(disk), tmp_path / "queue", 6_000_000, set())
     files.write(0, b"x" * 5000)
-    files.write(3_000_000, b"stale")
-    files.zero_from(60)
     path = tmp_path / "queue" / f"{0:020d}"
+    with path.open("r+b") as file:
+        file.seek(3_000_000)
+        file.write(b"stale")
+    files.cut(60)
     assert path.read_bytes() == b"x" * 60 + bytes(6_000_000 - 60)
     assert path.stat().st_blocks * 512 < 100_000

@@ -1,16 +1,16 @@
-"""An index that lacks messages before the recovery scan: start-up logs a warning that names the rebuild command."""
+"""An index that lacks messages before the recovery scan: a start adds them again from the log, and says so."""
 
 import logging
 
 import pytest
 
 from ariane.store.layout import Layout
+from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.store.stores import ROOT, draft, opened, put
 
 INDEX = Layout.under(ROOT).index
-REBUILD = f"ariane store rebuild {ROOT} --index"
 
 
 def stopped(messages: int, key: str = "k") -> SimulatedDisk:
@@ -23,31 +23,52 @@ def stopped(messages: int, key: str = "k") -> SimulatedDisk:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if "ariane store rebuild" in record.getMessage()]
+    return [record.getMessage() for record in caplog.records if "index" in record.getMessage()]
 
 
-def test_a_damaged_file_below_the_start_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+def found(store: MessageStore, messages: int) -> int:
+    """How many of the keys lead to exactly one message."""
+    return sum(len(store.lookup.by_key("orders", f"k{number}", 10, 0, 2**62)) == 1 for number in range(messages))
+
+
+@pytest.mark.parametrize("file", [0, 1, 2])
+@pytest.mark.parametrize("position", [3, 9, 20, 30, 36], ids=["begin ms", "end ms", "begin", "end", "count"])
+def test_a_damaged_header_is_noticed_and_the_messages_are_added_again(
+    caplog: pytest.LogCaptureFixture, file: int, position: int
+) -> None:
     disk = stopped(20)
-    disk.flip_bit(INDEX / disk.names(INDEX)[0], 36, 0)
+    disk.flip_bit(INDEX / disk.names(INDEX)[file], position, 0)
     with caplog.at_level(logging.WARNING):
-        opened(disk, index_entries=8)
-    (message,) = warnings(caplog)
-    assert REBUILD in message
+        store = opened(disk, index_entries=8)
+    assert warnings(caplog)
+    assert found(store, 20) == 20
 
 
-def test_a_directory_of_index_files_that_was_removed_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    disk = stopped(5)
-    for name in disk.names(INDEX):
+@pytest.mark.parametrize("removed", [[0], [1], [2], [0, 1, 2]])
+def test_files_that_were_removed_are_built_again(caplog: pytest.LogCaptureFixture, removed: list[int]) -> None:
+    disk = stopped(20)
+    for name in [disk.names(INDEX)[number] for number in removed]:
         disk.remove(INDEX / name)
     with caplog.at_level(logging.WARNING):
-        opened(disk, index_entries=8)
-    assert len(warnings(caplog)) == 1
+        store = opened(disk, index_entries=8)
+    assert warnings(caplog)
+    assert found(store, 20) == 20
+
+
+def test_an_index_that_is_switched_on_gets_the_messages_that_are_there() -> None:
+    disk, clock = SimulatedDisk(), FakeClock()
+    store = opened(disk, clock, index_enable=False)
+    put(store, *[draft(b"x", key=f"k{number}") for number in range(10)])
+    store.close()
+    assert found(opened(disk, clock), 10) == 10
 
 
 @pytest.mark.parametrize("messages", [0, 3, 20])
-def test_a_whole_index_is_not_complained_about(caplog: pytest.LogCaptureFixture, messages: int) -> None:
-    disk = stopped(messages)
+@pytest.mark.parametrize("key", ["k", ""], ids=["keys", "no keys"])
+def test_a_whole_index_is_not_complained_about(caplog: pytest.LogCaptureFixture, messages: int, key: str) -> None:
+    disk = stopped(messages, key)
     with caplog.at_level(logging.WARNING):
+        opened(disk.crash_process(), index_entries=8)
         opened(disk, index_entries=8)
         opened(disk.crash_process(), index_entries=8)
     assert warnings(caplog) == []

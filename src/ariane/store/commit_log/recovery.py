@@ -341,9 +341,9 @@ class LogScan:
     one shows that this one is damaged, not torn."""
     damaged: Sequence[tuple[int, int]] = ()
     """Ranges that do not match their block checksums, in order."""
-    is_next: Callable[[str, int, int], bool] = lambda topic, queue_id, offset: False
-    """Whether a record with this topic, queue and queue offset is the next of its queue: one in a damaged range is
-    used only then, for its queue entry; what is read from there is checked again."""
+    is_next: Callable[[RecordView], bool] = lambda view: False
+    """Whether the record is the next of its queue, or in it already: one in a damaged range is used only then, for its
+    queue entry; what is read from there is checked again."""
     end: int = 0
     last_timestamp_ms: int = 0
     records: int = 0
@@ -405,7 +405,7 @@ class LogScan:
         return view if self._damage_at(position, position + view.size) is not None else None
 
     def _agrees(self, segment: Segment, view: RecordView) -> bool:
-        is_next = self.is_next(view.topic, view.queue_id, view.queue_offset)
+        is_next = self.is_next(view)
         log.error(
             "a record of a damaged block was found: its queue has an entry for it, and no consumer gets it"
             if is_next
@@ -512,6 +512,16 @@ def _start_from_apache_files(segments: Segments, checkpoint: Checkpoint, exit_: 
         if isinstance(first, RecordView) and 0 < first.store_timestamp_ms <= safe_ms:
             return segment.base
     return segments.base
+
+
+def rewrite_log(segments: Segments, position: int) -> None:
+    """Writes the bytes from `position` on over themselves: after a failed sync the kernel takes them for clean, though
+    the disk may not have them. The next sync then covers them, or fails."""
+    for segment in segments:
+        for start, end in list(_data_chunks(segment.file, max(position - segment.base, 0))):
+            data = segment.file.read(end - start, start)
+            if data.strip(b"\0"):
+                segment.file.write(data, start)
 
 
 def end_log(segments: Segments, end: int) -> None:

@@ -11,22 +11,29 @@ Queues are derived from the commit log, so nothing here syncs: to make a queue d
   file that was created or removed.
 * A file whose name is durable and whose size is not comes back empty. Nothing from there on was durable: it is removed.
 
+What the files must hold is known by checksums (consume_queue/block_checksums.py). The last block is checked at the
+start (`restore`), every other before it is first read. A damaged block is built again from the log by `Repair`.
+
 Every queue has at least one file, and the number of descriptors of a process is limited. So a queue looks its file up
 in `OpenFiles` each time, and the least recently used one is closed to make room.
 """
 
+import logging
 import resource
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreMismatch
+from ariane.errors import StoreCorrupt, StoreError, StoreFull
 from ariane.store.blocking_io import IoSteps, UncachedBytes, are_cached, fetch_entries
+from ariane.store.consume_queue.block_checksums import BlockChecksums
 from ariane.store.consume_queue.entry import ENTRY_BYTES, FILLER
 from ariane.store.disk import Disk, File, PendingSync
 from ariane.store.layout import offset_name, offset_of
+
+log = logging.getLogger(__name__)
 
 OPEN_FILES_MAX = 512
 """Half of the default limit of 1,024 descriptors; connections need the others."""
@@ -90,16 +97,22 @@ class OpenFiles:
 
 _FILLERS = FILLER * 4096
 _BLOCK_BYTES = 4096
+_EMPTY = "a file is empty"
 
 # Marker in a directory while all its files are removed: after a crash the removal is finished, instead of leaving a
 # queue with gaps.
 _REMOVING = "removing"
 
 
+Repair = Callable[[int, bytes], bytes]
+"""From the position and the damaged bytes of a block to the bytes that the log says. It may run in a thread."""
+
+
 class QueueFiles:
     __slots__ = (
         "_disk", "_names", "_names_in_doubt", "_new_names", "_open_files", "_path", "_path_base", "_read_base",
-        "_read_path", "_unsynced_from", "base", "directory", "end", "segment_bytes",
+        "_read_path", "_unsynced_from", "base", "checksums", "directory", "end", "problem", "repair", "segment_bytes",
+        "unusable",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +131,12 @@ class QueueFiles:
         self.directory = str(directory)
         self.segment_bytes = segment_bytes
         self.base = self.end = 0
+        self.checksums = BlockChecksums(segment_bytes)
+        self.repair: Repair | None = None
+        self.problem: str | None = None
+        """Why files are missing or unusable; None when all is well."""
+        self.unusable: list[int] = []
+        """The files from the first on that cannot be used."""
         with self._os_errors_as(StoreError, "opened"):
             self._load(disk.names(directory))
 
@@ -131,35 +150,84 @@ class QueueFiles:
     # --- opening ----------------------------------------------------------------------------------------------------
 
     def _load(self, names: list[str]) -> None:
+        """Takes the files from the first on, up to one that is missing or has another size."""
         if _REMOVING in names:
             self._remove_all(names)
             return
         bases = sorted(base for name in names if (base := offset_of(name)) is not None)
-        empty = [base for base in bases if self._add_existing(base) == 0]
-        if empty:
-            self._drop_last_until(empty[0])
+        for number, base in enumerate(bases):
+            problem = self._add_existing(base)
+            if problem is not None:
+                self.unusable = bases[number:]
+                is_usual = problem == _EMPTY and len(self.unusable) == 1  # a crash kept its name and not its size
+                self.problem = None if is_usual else problem
+                return
 
-    def _add_existing(self, base: int) -> int:
-        """Adds an existing file; returns its size."""
+    def _add_existing(self, base: int) -> str | None:
+        """Adds an existing file; what is wrong with it, and then it is not added."""
         size = self._disk.size(Path(self.path(base)))
-        if size not in (0, self.segment_bytes):
-            raise StoreMismatch(
-                f"{self.path(base)} has {size} bytes, mappedFileSizeConsumeQueue says {self.segment_bytes}: set the "
-                "size that the store was written with, or move the file away"
-            )
         if base % self.segment_bytes or (self and base != self.end):
-            raise StoreMismatch(
-                f"{self.path(base)} does not follow the file before it: restore the one that is missing, or move "
-                f"{self.directory} away"
-            )
+            return f"{self.path(base)} does not follow the file before it"
+        if size != self.segment_bytes:
+            return _EMPTY if not size else f"{self.path(base)} has {size} bytes and not {self.segment_bytes}"
         self.base = self.base if self else base
         self.end = base + self.segment_bytes
-        return size
+        return None
+
+    def remove_unusable(self) -> None:
+        """Removes the files behind `end` that cannot be used: what they should hold is built again from the log."""
+        with self._os_errors_as(StoreError, "removed"):
+            for base in reversed(self.unusable):
+                self._open_files.remove(self.path(base))
+            if self.unusable:
+                self._disk.sync_directory(Path(self.directory))
+        self.unusable = []
+
+    def restore(self, checksums: BlockChecksums, needed_from: int) -> int:
+        """Takes over what the files must hold, and checks the last block; returns up to where they do hold it.
+
+        Bytes before `needed_from` are not needed any more. What is behind the result has to be built again.
+        """
+        if self and self.base < checksums.begin:  # a removal that a crash has undone
+            self._drop_first_until(min(checksums.begin, self.end))
+        needed_from -= needed_from % self.segment_bytes
+        if not self or self.base > needed_from:
+            self.problem = self.problem or f"{self.path(needed_from)} is missing"
+            return checksums.begin
+        checksums.drop_before(self.base)
+        self.checksums = checksums
+        if checksums.begin == checksums.end:
+            return checksums.end
+        last = checksums.block_begin(checksums.end - 1)
+        if self.end < checksums.end:
+            self.problem = self.problem or f"{self.path(self.end)} is missing"
+            return self.end
+        if not checksums.is_sound(last, self._read_unchecked(last, checksums.end - last)):
+            self.problem = f"{self.path(last - last % self.segment_bytes)} is damaged in its last block"
+            return last
+        return checksums.end
+
+    def _drop_first_until(self, position: int) -> None:
+        while self and self.base + self.segment_bytes <= position:
+            self._remove(self.base)
+            self.base += self.segment_bytes
+
+    def checksum_existing(self, end: int) -> None:
+        """Computes the checksums of a queue without any, from the bytes that are there up to `end`."""
+        self.checksums.restart(self.base)
+        step = self.segment_bytes
+        for position in range(self.base, end, step):
+            self.checksums.add(position, self._read_unchecked(position, min(step, end - position)))
 
     # --- bytes ------------------------------------------------------------------------------------------------------
 
     def read(self, position: int, length: int) -> bytes:
         """Exactly `length` bytes, which the files must hold."""
+        if position < self.checksums.unchecked_to:
+            self._check(position, length)
+        return self._read_unchecked(position, length)
+
+    def _read_unchecked(self, position: int, length: int) -> bytes:
         at = position % self.segment_bytes
         if at + length <= self.segment_bytes:
             return self._read_within_file(position - at, at, length)
@@ -173,6 +241,7 @@ class QueueFiles:
             self._write_within_file(base, at, data)
         else:
             self._write_across_files(position, data)
+        self.checksums.add(position, data)
 
     def _write_within_file(self, base: int, at: int, data: bytes | bytearray) -> None:
         """The common case without loops: a busy store does this for thousands of queues every second."""
@@ -197,14 +266,24 @@ class QueueFiles:
                 file.write(data[done : done + length], at)
                 done += length
 
-    def zero_from(self, position: int) -> None:
+    def cut(self, position: int) -> bool:
+        """Removes everything from `position` on, but never the first file: its name holds the offset. Whether there was
+        something."""
+        self.checksums.cut(position, self.read)
+        files_end = self.end
+        self.drop_from(position)
+        return self.zero_from(position) or self.end < files_end
+
+    def zero_from(self, position: int) -> bool:
         """Zeroes the rest of the file from `position` on, so that no stale entry reappears behind new ones."""
         if not self.base <= position < self.end:
-            return
+            return False
         at = position % self.segment_bytes
         with self._os_errors_as(StoreFull, "written"):
-            if _zero_from(self._open_files.get(self.path(position - at)), at):
+            is_changed = _zero_from(self._open_files.get(self.path(position - at)), at)
+            if is_changed:
                 self._note_unsynced(position - at)
+            return is_changed
 
     def _split_by_file(self, position: int, length: int) -> Iterator[tuple[int, int, int]]:
         """Splits a range: base, position in the file and length for each file that it touches."""
@@ -219,6 +298,8 @@ class QueueFiles:
         """As `read`, if it is in one file and in the page cache; else None. Errors are left for `read` to raise."""
         at = position % self.segment_bytes
         if at + length > self.segment_bytes:
+            return None
+        if position < self.checksums.unchecked_to and self.checksums.unchecked(position, length):
             return None
         with suppress(OSError):
             return self._open_files.get(self._path_to_read(position - at)).read_cached(length, at)
@@ -240,11 +321,43 @@ class QueueFiles:
         return data
 
     def warm(self, position: int, length: int) -> IoSteps[None]:
-        """Caches what `read` needs. Errors are left for `read` to raise."""
+        """Caches and checks what `read` needs. Errors are left for `read` to raise."""
+        for begin in self.checksums.unchecked(position, length):
+            yield partial(self._check_block_quietly, begin)
         for base, at, step in self._split_by_file(position, length):
             path = self._path_to_read(base)
             if not self._is_cached(path, at, step):
                 yield partial(fetch_entries, self._disk, path, at, step)
+
+    # --- checks -----------------------------------------------------------------------------------------------------
+
+    def _check(self, position: int, length: int) -> None:
+        for begin in self.checksums.unchecked(position, length):
+            self._check_block(begin)
+
+    def _check_block_quietly(self, begin: int) -> None:
+        with suppress(OSError, StoreError):
+            self._check_block(begin)
+
+    def _check_block(self, begin: int) -> None:
+        """Reads a block and compares its checksum; if it is damaged, writes it again as the log says.
+
+        A thread may do this while entries are added behind the block, so it opens the file itself.
+        """
+        checksums, at = self.checksums, begin % self.segment_bytes
+        path = Path(self.path(begin - at))
+        file = self._disk.open(path, writable=True)
+        try:
+            length = checksums.block_end(begin) - begin
+            data = file.read(length, at)
+            if checksums.is_sound(begin, data) or self.repair is None:
+                return
+            data = self.repair(begin, data.ljust(length, b"\0"))
+            file.write(data, at)
+            file.sync()
+        finally:
+            file.close()
+        checksums.repaired(begin, data)
 
     def _is_cached(self, path: str, at: int, length: int) -> bool:
         with suppress(OSError):
@@ -269,6 +382,9 @@ class QueueFiles:
         except OSError:
             self._drop_last_until(base)
             raise
+        self.checksums.restart(base)
+        if at:
+            self.checksums.add(base, FILLER * (at // ENTRY_BYTES))
         return file
 
     def _create(self, base: int) -> File:
@@ -278,6 +394,13 @@ class QueueFiles:
         self._after_name_change()
         self.end = base + self.segment_bytes
         return file
+
+    def create_at(self, position: int) -> None:
+        """The first file of a queue without entries, whose next one is at `position`."""
+        at = position % self.segment_bytes
+        with self._os_errors_as(StoreFull, "written"):
+            self._create_first(position - at, at)
+            self._note_unsynced(position - at)
 
     def drop_before(self, position: int) -> IoSteps[int]:
         """Removes the files that end at or before `position`, but never the last one; returns their number.
@@ -295,6 +418,7 @@ class QueueFiles:
                 self._open_files.remove(self.path(self.base))
                 self._after_name_change()
                 self.base += self.segment_bytes
+                self.checksums.drop_before(self.base)
                 count, is_synced = count + 1, False
         return count
 
@@ -323,6 +447,7 @@ class QueueFiles:
                     self._disk.sync_directory(directory)
                 self._remove_all(self._disk.names(directory))
         self.base = self.end = 0
+        self.checksums.restart(0)
         self._names = self._unsynced_from = None
         with suppress(OSError):
             self._disk.remove_directory(directory)

@@ -49,13 +49,15 @@ Q = TypeVar("Q", bound=Owner)
 
 
 class NewEntries(Generic[Q]):
-    __slots__ = ("_free", "_owners", "dirty", "distributed", "packed")
+    __slots__ = ("_free", "_owners", "changed", "dirty", "distributed", "packed")
 
     def __init__(self) -> None:
         self.packed = bytearray()
         """Output of `pack_numbered`; the append path adds to it, so it stays the same object."""
         self.dirty: set[Q] = set()
         """Queues that got entries; a queue is removed when it has written them."""
+        self.changed: set[Q] = set()
+        """Queues whose files changed since their state was last collected for a checkpoint."""
         self.distributed = 0
         """Number of entries distributed since the store was opened."""
         self._owners: list[Q] = []

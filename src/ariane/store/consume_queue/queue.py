@@ -8,9 +8,11 @@ An append only adds to memory, so it is visible at once and costs no system call
 entries to the files and keeps the last few in memory, where most consumers read. What a crash loses is read again from
 the commit log, and restored by `append_at`.
 
-Recovery finds the end of the entries from the files alone (`find_end`). Apache takes every entry with an offset and a
-size for valid, and when it truncates a queue it leaves the bytes after the cut in place. New entries overwrite them one
-by one, and a crash meanwhile exposes the rest again, each valid by itself:
+What the files must hold is known from the last checkpoint (`restore`). Without it, as in a store of Apache, recovery
+finds the end of the entries from the files alone (`find_end`), and then compares each entry with the log (`compare`).
+Apache takes every entry with an offset and a size for valid, and when it truncates a queue it leaves the bytes after
+the cut in place. New entries overwrite them one by one, and a crash meanwhile exposes the rest again, each valid by
+itself:
 
     | 1000 | 1200 | 1400 | 5000 | 5300 | 1800 | 2000 | 0 ...
                      new entries ^^^^^   ^^^^ stale: it points back
@@ -26,10 +28,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ariane.errors import StoreCorrupt
+from ariane.model.system_topics import SCHEDULE
 from ariane.store.blocking_io import IoSteps, run_sync
-from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER, extension_offset
 from ariane.store.consume_queue.files import QueueFiles
 from ariane.store.consume_queue.new_entries import NewEntries, pack_numbered
+from ariane.store.consume_queue.saved_state import QueueState, encode_queue
 from ariane.store.consume_queue.scan import ENTRY_TYPE
 from ariane.store.disk import PendingSync
 
@@ -88,6 +92,34 @@ def ascending(chunk: bytes, last: LastRecord) -> tuple[int, LastRecord]:
     return count, LastRecord(int(physical[count - 1]), int(end[count - 1])) if count else last
 
 
+class ComparedEntries:
+    """The entries of a queue in chunks, to be compared with all records of the log, in their order."""
+
+    __slots__ = ("_chunk", "_chunk_offset", "end", "has_records", "problem")
+
+    def __init__(self) -> None:
+        self._chunk = b""
+        self._chunk_offset = 0
+        self.end = 0
+        """After the entry of the last record seen."""
+        self.has_records = False
+        self.problem: str | None = None
+
+    def forget_chunk(self) -> None:
+        """The queue has changed."""
+        self._chunk = b""
+
+    def matches(self, queue: "ConsumeQueue", offset: int, physical: int, size: int, tags_code: int) -> bool:
+        at = (offset - self._chunk_offset) * ENTRY_BYTES
+        if not 0 <= at < len(self._chunk):
+            self._chunk, self._chunk_offset, at = queue.compared_chunk(offset, _CHUNK_ENTRIES_MIN), offset, 0
+        found_physical, found_size, found_tags = ENTRY.unpack_from(self._chunk, at)
+        if found_physical != physical or found_size != size:
+            return False
+        # An address in consumequeue_ext, or a delivery time, which depends on the delay levels of that day.
+        return bool(found_tags == tags_code or extension_offset(found_tags) is not None or queue.topic == SCHEDULE)
+
+
 log = logging.getLogger(__name__)
 
 KEPT_ENTRIES = 100
@@ -105,7 +137,7 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_end_physical", "_files", "_new", "_packed", "_tail_offset", "_written",
+        "_compared", "_end_physical", "_files", "_new", "_packed", "_tail_offset", "_written",
         "max_offset", "min_offset", "number", "queue_id", "tail", "topic", "topic_part",
     )  # fmt: skip
 
@@ -123,6 +155,7 @@ class ConsumeQueue:
         """Identifies its entries in the common buffer."""
         self.tail = bytearray()
         """The last entries, except those that are still in `new`."""
+        self._compared: ComparedEntries | None = None
         self._begin(0)
 
     def _begin(self, offset: int) -> None:
@@ -184,6 +217,8 @@ class ConsumeQueue:
           existing record. Apache closes the gap instead, and every later message has an offset other than its own. A
           gap of more than one file is damage: StoreCorrupt.
         """
+        if self._compared is not None and self._is_as_compared(queue_offset, physical_offset, size, tags_code):
+            return False
         if physical_offset + size <= self.max_physical:
             return False
         if queue_offset != self.max_offset and not self._reconcile_offset(
@@ -224,6 +259,14 @@ class ConsumeQueue:
         """Whole entries from `offset` on, at most `count`; none when `offset` is not inside the queue."""
         end = min(offset + count, self.max_offset)
         return self._read(offset, end) if self.min_offset <= offset < end else b""
+
+    def compared_chunk(self, offset: int, count: int) -> bytes:
+        """As `entries`, from the first file on."""
+        return self._read(offset, min(offset + count, self.max_offset))
+
+    def has_entry(self, offset: int, physical: int) -> bool:
+        """Whether the entry at `offset` points to the record at `physical`."""
+        return self._first <= offset < self.max_offset and ENTRY.unpack(self._read(offset, offset + 1))[0] == physical
 
     def cached_entries(self, offset: int, count: int) -> bytes | None:
         """The same if it does not block; None if it might."""
@@ -294,6 +337,7 @@ class ConsumeQueue:
             kept_from = max(written, end - KEPT_ENTRIES)
             del self.tail[: (kept_from - tail_offset) * ENTRY_BYTES]
             self._tail_offset = kept_from
+            self._new.changed.add(self)
         self._new.dirty.discard(self)
 
     def take_unsynced(self) -> list[PendingSync]:
@@ -311,14 +355,130 @@ class ConsumeQueue:
 
     def recover(self) -> None:
         """Finds the end of the entries in the files and removes everything after it."""
+        if not self._files:
+            self._files.remove_unusable()
+            self._begin(0)
+            return
         end = find_end(self._files)
-        self._files.drop_from(end.position)
-        self._files.zero_from(end.position)
-        self._begin(end.position // ENTRY_BYTES)
-        self._end_physical = end.last.end
+        self._files.checksum_existing(end.position)
+        if self._open_at(end.position, end.last.end) and self._files.problem is None:
+            self._files.problem = f"bytes behind entry {self.max_offset} are not those of an entry"
+
+    def _open_at(self, position: int, last_end: int) -> bool:
+        """The files hold the queue up to `position`; `last_end` is the end of the last entry's record. Whether there
+        was more."""
+        self._files.remove_unusable()
+        was_more = self._files.cut(position)
+        self._begin(position // ENTRY_BYTES)
+        self._end_physical = last_end
+        self._new.changed.add(self)
         self.min_offset = self._first
         if self.min_offset < self.max_offset and not self._is_entry(self.min_offset):
             self.min_offset += bisect_left(range(self.min_offset, self.max_offset), True, key=self._is_entry)
+        return was_more
+
+    def restore(self, state: QueueState, log_begin: int) -> int | None:
+        """Opens the files as a checkpoint left them. None when they are complete; else the physical offset from which
+        the log must be read again: the queue then ends, for now, before the first missing or damaged block."""
+        files, checksums = self._files, state.checksums
+        end, needed_from = checksums.end, checksums.first_needed(log_begin, state.last_end)
+        needed_physical = checksums.first_physical(needed_from) if needed_from < end else 0
+        sound_to = files.restore(checksums, needed_from)
+        if files and sound_to == end:
+            self._open_at(end, state.last_end)
+            return None
+        if needed_from == end:  # no record of the queue is left in the log: only its end has to be kept
+            self._begin_anew()
+            self.extend_to(end // ENTRY_BYTES)
+            return None
+        if files and sound_to > needed_from and (physical := checksums.first_physical(sound_to)) > log_begin:
+            self._open_at(sound_to, self._end_before(sound_to))
+            return physical
+        self._begin_anew()
+        return needed_physical
+
+    def _end_before(self, position: int) -> int:
+        """End of the record of the last entry before a position in the files."""
+        entry = self._files.read(position - ENTRY_BYTES, ENTRY_BYTES)
+        return 0 if entry == FILLER else sum(ENTRY.unpack(entry)[:2])
+
+    def _begin_anew(self) -> None:
+        self._files.remove_unusable()
+        if self._files:
+            self._files.destroy()
+        self._begin(0)
+        self._new.changed.add(self)
+
+    def extend_to(self, offset: int) -> None:
+        """Moves the end of the queue to `offset`, where it was before its files were lost: no offset is used twice.
+
+        Entries whose records the log does not have any more point to the last record.
+        """
+        missing = offset - self.max_offset
+        if missing <= 0:
+            return
+        if self.max_physical == 0:
+            self._begin_anew()
+            self._begin(offset)
+            self._files.create_at(offset * ENTRY_BYTES)
+            return
+        self.append_packed(self._read(self.max_offset - 1, self.max_offset) * missing, missing)
+
+    # --- a store without a saved state ------------------------------------------------------------------------------
+
+    def compare(self) -> None:
+        """From now on each record given to `append_at` is compared with the entry that the files have for it."""
+        self._compared = ComparedEntries()
+
+    def compared(self) -> str | None:
+        """Ends the comparison: removes entries without a record. What was wrong with the queue, None for nothing."""
+        compared, self._compared = self._compared, None
+        if compared is None:
+            return None
+        if compared.has_records and compared.end < self.max_offset:
+            self._cut_to(compared.end)
+            compared.problem = compared.problem or f"entries from {compared.end} on have no record"
+        return self._files.problem or compared.problem
+
+    def _is_as_compared(self, queue_offset: int, physical: int, size: int, tags_code: int) -> bool:
+        """Whether the queue has this entry. If it has another one, the queue is cut there."""
+        compared = self._compared
+        assert compared is not None
+        compared.has_records = True
+        compared.end = queue_offset + 1
+        if queue_offset >= self.max_offset:
+            return False
+        if queue_offset >= self._first and compared.matches(self, queue_offset, physical, size, tags_code):
+            return True
+        compared.problem = compared.problem or f"entry {queue_offset} is not that of its record at {physical}"
+        compared.forget_chunk()
+        self._cut_to(queue_offset)
+        return False
+
+    def _cut_to(self, offset: int) -> None:
+        """Removes the entries from `offset` on."""
+        self.write()
+        if offset <= self._first:
+            self._begin_anew()
+        else:
+            self._open_at(offset * ENTRY_BYTES, self._end_before(offset * ENTRY_BYTES))
+
+    def encoded_state(self) -> bytes | None:
+        """What the files hold, for the next start; None when there are none. All entries must be written."""
+        if not self._files:
+            return None
+        return encode_queue(self.topic, self.queue_id, self._files.checksums, self.max_physical)
+
+    def block_bounds(self, offset: int) -> tuple[int, int | None]:
+        """Where the log has the records of the block of entries that holds `offset`: up to None for the last block."""
+        checksums, position = self._files.checksums, offset * ENTRY_BYTES
+        end = checksums.block_end(checksums.block_begin(position))
+        return checksums.first_physical(position), checksums.first_physical(end) if end < checksums.end else None
+
+    @property
+    def problem(self) -> str | None:
+        """What was wrong with the files when they were opened."""
+        return self._files.problem
 
     def truncate(self, physical: int) -> None:
         """The log ends at `physical` now: drops the entries of records that do not end there or before."""
@@ -326,9 +486,9 @@ class ConsumeQueue:
             return
         first = self._first
         end = first + bisect_right(range(first, self.max_offset), physical, key=self._end_at)
+        self._new.changed.add(self)
         if end < self._written:
-            self._files.drop_from(end * ENTRY_BYTES)
-            self._files.zero_from(end * ENTRY_BYTES)
+            self._files.cut(end * ENTRY_BYTES)
         if end == first:
             self._begin(end)
             return
@@ -364,7 +524,10 @@ class ConsumeQueue:
     def drop_before_steps(self, log_min: int) -> IoSteps[int]:
         """As `drop_before`, without blocking."""
         yield from self._correct_min_steps(log_min)
-        return (yield from self._files.drop_before(self.min_offset * ENTRY_BYTES))
+        removed = yield from self._files.drop_before(self.min_offset * ENTRY_BYTES)
+        if removed:
+            self._new.changed.add(self)
+        return removed
 
     def destroy(self) -> None:
         """Removes the files and resets the queue."""
@@ -372,7 +535,9 @@ class ConsumeQueue:
         self._files.destroy()
         self._begin(0)
         self._new.dirty.discard(self)
+        self._new.changed.add(self)
 
     def unregister(self) -> None:
         """After `destroy`, when the queue is deleted for good: another queue may get its number."""
+        self._new.changed.discard(self)
         self._new.unregister(self.number)

@@ -7,16 +7,17 @@ from functools import partial
 from pathlib import Path
 from sys import intern
 
-from ariane.errors import MessageRefused, StoreError
+from ariane.errors import MessageRefused, StoreError, StoreMismatch
 from ariane.model.ids import topic_name_problem
 from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.config.deletions import Deletions
-from ariane.store.consume_queue.entry import ENTRY_BYTES
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
 from ariane.store.consume_queue.files import OPEN_FILES_MAX, OpenFiles, QueueFiles
 from ariane.store.consume_queue.new_entries import NewEntries
 from ariane.store.consume_queue.queue import ConsumeQueue
+from ariane.store.consume_queue.saved_state import QueueState, SavedState
 from ariane.store.disk import Disk, PendingSync, sync_together
-from ariane.store.layout import Layout
+from ariane.store.layout import Layout, offset_of
 from ariane.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,13 @@ SYNCED_EACH_MAX = 64
 less time than so many commits of its journal, and the same however many there are."""
 
 _NO_QUEUES: Mapping[int, ConsumeQueue] = {}
+
+BlockRepair = Callable[[ConsumeQueue, int, bytes], bytes]
+"""From a queue, the offset of the first entry of a damaged block and its bytes, to the bytes that the log says."""
+
+
+class StateUnusable(Exception):
+    """The saved state does not describe these files: somebody else has changed them since."""
 
 
 class ConsumeQueues:
@@ -48,40 +56,97 @@ class ConsumeQueues:
         self._new_names: set[Path] = set()  # directories with new names of topics or queues, not yet synced
         self._file_system = disk.file_system(layout.root)  # opened before the first write, whose loss it must report
         self._in_doubt = False
+        self._states: dict[ConsumeQueue, bytes] = {}
+        self._repair: BlockRepair | None = None
+        self.damaged: dict[ConsumeQueue, tuple[int, int]] = {}
+        """Queues to be completed from the log: from which physical offset on, and up to which queue offset."""
 
     @classmethod
     def open(
-        cls, disk: Disk, layout: Layout, settings: StoreSettings, *, open_files_max: int = OPEN_FILES_MAX
+        cls,
+        disk: Disk,
+        layout: Layout,
+        settings: StoreSettings,
+        *,
+        open_files_max: int = OPEN_FILES_MAX,
+        repair: BlockRepair | None = None,
+        state: SavedState | None = None,
+        deletions: Deletions | None = None,
+        log_begin: int = 0,
     ) -> "ConsumeQueues":
-        """Every existing queue, recovered from its own files. Whether they agree with the log is not checked here."""
+        """Every existing queue. With a `state`, as it says: `damaged` lists what is not so. Without one, each is
+        recovered from its own files, and whether they agree with the log is not checked here."""
         queues = cls(disk, layout, settings.queue_segment_bytes, open_files_max)
+        queues._repair = repair
         with ExitStack() as undo:
             undo.callback(queues.close)
             try:
-                queues._load()
+                queues._load(state, deletions or Deletions(), log_begin)
             except OSError as error:
                 raise StoreError(f"{layout.consume_queues} cannot be read: {error.strerror}") from error
             undo.pop_all()
         return queues
 
-    def _load(self) -> None:
+    def _load(self, state: SavedState | None, deletions: Deletions, log_begin: int) -> None:
+        found = [*self._existing()]
+        file_system = self._file_system
+        if file_system is not None and not all(file_system.holds(self._layout.queue(*key)) for key in found):
+            self._forget_file_system()  # some queue is on another disk
+        if state is None:
+            self._check_file_sizes(found)
+            for topic, queue_id in found:
+                self._make(topic, queue_id)
+        else:
+            log_end = state.log_end
+            kept = {key: queue for key, queue in state.queues.items() if deletions.end_of(key[0]) < log_end}
+            for topic, queue_id in found:
+                if (topic, queue_id) not in kept:
+                    self._remove_later_queue(topic, queue_id, log_end if deletions.end_of(topic) < log_end else 0)
+            for (topic, queue_id), queue in kept.items():
+                self._restore(topic, queue_id, queue, log_begin)
+
+    def _existing(self) -> Iterator[tuple[str, int]]:
+        """Topic and id of each directory of a queue."""
         root = self._layout.consume_queues
         for topic in self._disk.names(root):
             if (fault := topic_name_problem(topic)) is not None:
                 log.warning("ignored: no topic's directory", extra={"path": str(root / topic), "reason": fault})
                 continue
             for name in self._disk.names(root / topic):
-                self._load_queue(topic, name)
+                queue_id = _queue_id(name)
+                if queue_id is None:
+                    log.warning("ignored: no queue's directory", extra={"path": str(root / topic / name)})
+                else:
+                    yield topic, queue_id
 
-    def _load_queue(self, topic: str, name: str) -> None:
-        queue_id = _queue_id(name)
-        if queue_id is None:
-            path = self._layout.consume_queues / topic / name
-            log.warning("ignored: no queue's directory", extra={"path": str(path)})
-            return
-        self._make(topic, queue_id)
-        if self._file_system is not None and not self._file_system.holds(self._layout.queue(topic, queue_id)):
-            self._forget_file_system()  # this queue is on another disk
+    def _check_file_sizes(self, found: list[tuple[str, int]]) -> None:
+        """A file of another size is damaged. If all are, the setting is wrong: then nothing must be rebuilt."""
+        directories = [self._layout.queue(*key) for key in found]
+        paths = [directory / name for directory in directories for name in self._disk.names(directory)]
+        sizes = {size: path for path in paths if offset_of(path.name) is not None and (size := self._disk.size(path))}
+        if len(sizes) == 1 and self._segment_bytes not in sizes and not min(sizes) % ENTRY_BYTES:
+            ((size, path),) = sizes.items()
+            raise StoreMismatch(
+                f"{path} has {size} bytes, mappedFileSizeConsumeQueue says {self._segment_bytes}: set the size that "
+                "the store was written with, or move the file away"
+            )
+
+    def _restore(self, topic: str, queue_id: int, state: QueueState, log_begin: int) -> None:
+        end = state.checksums.end // ENTRY_BYTES
+        queue = self._make(topic, queue_id, is_new=True)
+        resume = queue.restore(state, log_begin)
+        if queue.problem is not None:
+            self.damaged[queue] = (state.last_end if resume is None else resume), end
+
+    def _remove_later_queue(self, topic: str, queue_id: int, log_end: int) -> None:
+        """A queue that was created or deleted after the state was saved: all its records must be behind `log_end`."""
+        queue = self._make(topic, queue_id)
+        entry = queue.entries(queue.min_offset, 1)
+        if entry and ENTRY.unpack(entry)[0] < log_end:
+            raise StateUnusable(f"{self._layout.queue(topic, queue_id)} has entries that it should not have")
+        queue.destroy()
+        queue.unregister()
+        del self.by_topic[topic][queue_id]
 
     def _forget_file_system(self) -> None:
         file_system, self._file_system = self._file_system, None
@@ -98,7 +163,8 @@ class ConsumeQueues:
         queue = self.by_topic.get(topic, _NO_QUEUES).get(queue_id)
         return queue if queue is not None else self._make(topic, queue_id)
 
-    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def _make(self, topic: str, queue_id: int, *, is_new: bool = False) -> ConsumeQueue:
+        """Recovered from its files, unless `is_new`."""
         fault = topic_name_problem(topic)
         if fault is not None:
             raise MessageRefused(fault)
@@ -108,7 +174,10 @@ class ConsumeQueues:
         files = QueueFiles(self._disk, self._open_files, directory, self._segment_bytes, self._new_names)
         siblings = self.by_topic.setdefault(intern(topic), {})  # an interned key is found by identity
         queue = ConsumeQueue(topic, queue_id, files, self._new, _topic_part(topic, siblings))
-        queue.recover()
+        if self._repair is not None:
+            files.repair = partial(_repair_block, self._repair, queue)
+        if not is_new:
+            queue.recover()
         siblings[queue_id] = queue
         return queue
 
@@ -170,6 +239,23 @@ class ConsumeQueues:
         # Writes of an earlier process may have been lost before this one opened the file system.
         return [partial(sync_together, self._file_system, unsynced, trust=not was_in_doubt)]
 
+    def encoded_states(self) -> list[bytes]:
+        """What each queue's files hold, for the next start. Only what changed since the last call is encoded anew."""
+        states, changed = self._states, self._new.changed
+        for queue in changed:
+            state = queue.encoded_state()
+            if state is None:
+                states.pop(queue, None)
+            else:
+                states[queue] = state
+        changed.clear()
+        return list(states.values())
+
+    @property
+    def segment_bytes(self) -> int:
+        """Size of a queue's file."""
+        return self._segment_bytes
+
     def mark_unsynced_from(self, physical: int) -> None:
         """After a crash of the process: entries of records after `physical` may not be durable."""
         for queue in self:
@@ -202,6 +288,7 @@ class ConsumeQueues:
         if queue is not None:
             queue.destroy()
             queue.unregister()
+            self._states.pop(queue, None)
 
     def delete_topic(self, topic: str) -> None:
         """Deletes all queues of a topic, and their extensions if an Apache broker has written some."""
@@ -235,6 +322,10 @@ class ConsumeQueues:
         """Closes the files. What `write_dirty` did not write is recovered from the log."""
         self._open_files.close()
         self._forget_file_system()
+
+
+def _repair_block(repair: BlockRepair, queue: ConsumeQueue, position: int, data: bytes) -> bytes:
+    return repair(queue, position // ENTRY_BYTES, data)
 
 
 def _topic_part(topic: str, siblings: Mapping[int, ConsumeQueue]) -> bytes:

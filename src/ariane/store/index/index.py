@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreReadOnly
+from ariane.errors import StoreCorrupt, StoreError, StoreFull, StoreMismatch, StoreReadOnly
 from ariane.store.blocking_io import BlockingCall, IoSteps, run_sync
 from ariane.store.disk import Disk
-from ariane.store.index.entries import Header, KeyedMessage, KeyRows, key_hash
+from ariane.store.index.entries import HEADER, Header, KeyedMessage, KeyRows, key_hash
 from ariane.store.index.file import IndexCapacity, IndexFile, PendingEntries
 from ariane.store.index.pending_keys import PendingKeys
 from ariane.store.layout import Layout
@@ -80,12 +80,19 @@ class IndexDirectory:
     def path(self) -> Path:
         return self._path
 
-    def open_all(self) -> None:
-        """Opens the files and removes unfinished ones. StoreError if they cannot be opened or have another capacity."""
+    @property
+    def capacity(self) -> IndexCapacity:
+        return self._capacity
+
+    def open_all(self, *, is_capacity_known: bool = False) -> None:
+        """Opens the files and removes unfinished ones. StoreError if they cannot be opened or have another capacity.
+
+        With `is_capacity_known`, a file of another size is damaged, and removed.
+        """
         try:
             self._disk.make_directory(self._path)
             for name in self._disk.names(self._path):
-                if _is_index_name(name) and (file := self._open(name)) is not None:
+                if _is_index_name(name) and (file := self._open(name, is_capacity_known)) is not None:
                     self.files.append(file)
         except OSError as error:
             self.close()
@@ -96,11 +103,17 @@ class IndexDirectory:
         # By offset and not by name: when summer time ends, a new name may be smaller than an older one.
         self.files.sort(key=lambda file: (file.header.begin_physical, file.path.name))
 
-    def _open(self, name: str) -> IndexFile | None:
+    def _open(self, name: str, is_capacity_known: bool) -> IndexFile | None:
         path = self._path / name
-        file = IndexFile.open(self._disk, path, self._capacity)
+        try:
+            file = IndexFile.open(self._disk, path, self._capacity)
+            reason = "it was never finished"
+        except StoreMismatch as error:
+            if not is_capacity_known:
+                raise
+            file, reason = None, str(error)
         if file is None:
-            log.warning("index file was never finished, removed", extra={"path": str(path)})
+            log.warning("index file removed", extra={"path": str(path), "reason": reason})
             self._disk.remove(path)
         return file
 
@@ -278,14 +291,22 @@ class Index:
         """The first message whose entries were lost through damage, of those that were thought durable."""
 
     @classmethod
-    def open(cls, disk: Disk, layout: Layout, settings: StoreSettings, now_local_name: Callable[[], str]) -> "Index":
+    def open(
+        cls,
+        disk: Disk,
+        layout: Layout,
+        settings: StoreSettings,
+        now_local_name: Callable[[], str],
+        *,
+        is_capacity_known: bool = False,
+    ) -> "Index":
         """Opens every file. `now_local_name` returns the local time as yyyyMMddHHmmssSSS, the name of a new file.
 
-        Call `after_clean_stop` or `after_crash` next: they drop what cannot be relied on.
+        Call `restore`, `after_clean_stop` or `after_crash` next: they drop what cannot be relied on.
         """
         capacity = IndexCapacity(settings.index_slots, settings.index_entries)
         directory = IndexDirectory(disk, layout.index, capacity, now_local_name)
-        directory.open_all()
+        directory.open_all(is_capacity_known=is_capacity_known)
         return cls(directory)
 
     @property
@@ -295,6 +316,38 @@ class Index:
         Dispatch may restart there or anywhere before: messages already in the index are skipped.
         """
         return self._end_physical
+
+    @property
+    def capacity(self) -> IndexCapacity:
+        """Slots and entries of a file."""
+        return self._directory.capacity
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """Name and header of each file that has entries, for the next start."""
+        return [(file.path.name, HEADER.pack(*file.header)) for file in self._directory.files if not file.is_empty]
+
+    def restore(self, expected: Sequence[tuple[str, bytes]], log_end: int, *, crashed: bool) -> int | None:
+        """Opens the files as a checkpoint left them, when the log was indexed up to `log_end`.
+
+        A missing or damaged file is dropped with all later ones. Returns the physical offset from which messages have
+        to be added again; None when none is missing.
+        """
+        if crashed:
+            self.after_crash(log_end)
+        else:
+            self.after_clean_stop()
+        files = {file.path.name: file for file in self._directory.files}
+        missing_from = self.damaged_from
+        for number, (name, header) in enumerate(expected):
+            file = files.get(name)
+            if file is None or not _continues(file.header, Header.parse(header), is_last=number == len(expected) - 1):
+                begin = Header.parse(header).begin_physical
+                self.truncate(begin)
+                missing_from = begin if missing_from is None else min(missing_from, begin)
+                log.error("the index is damaged, it is built again from the log", extra={"file": name, "from": begin})
+                break
+        self.truncate(log_end)
+        return missing_from
 
     def after_clean_stop(self) -> None:
         """Keeps every file whose header agrees with its entries; messages after `end_physical` must be added again."""
@@ -442,6 +495,18 @@ class Index:
     def close(self) -> None:
         """Closes the files, which are up to date; to make them durable, sync first."""
         self._directory.close()
+
+
+def _continues(header: Header, saved: Header, *, is_last: bool) -> bool:
+    """Whether a file has what it had when its header was saved; the last one may have got more since."""
+    if not is_last:
+        return header == saved
+    return (
+        header.entry_count >= saved.entry_count
+        and header.begin_physical == saved.begin_physical
+        and header.begin_timestamp_ms == saved.begin_timestamp_ms
+        and (header.entry_count > saved.entry_count or header == saved)
+    )
 
 
 def _end_of(files: Sequence[IndexFile]) -> int:

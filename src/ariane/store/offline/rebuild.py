@@ -21,6 +21,7 @@ from ariane.model.system_topics import parse_levels
 from ariane.store.commit_log.scan import walk_files
 from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.queues import ConsumeQueues
+from ariane.store.consume_queue.saved_state import remove_saved_states
 from ariane.store.disk import Disk
 from ariane.store.dispatch import Dispatcher
 from ariane.store.index.index import Index
@@ -74,6 +75,7 @@ def rebuild_store(
         _remove_beside(disk, beside)
         try:
             rebuilt = _build(disk, beside, settings, index, progress)
+            remove_saved_states(disk, layout.queue_checksums)  # they describe the old files
             for path in targets:
                 _swap(disk, path, discard_old)
         finally:

@@ -143,7 +143,8 @@ def _note_unclean_stop(report: Report, layout: Layout) -> None:
 def _note_unknown_files(report: Report, disk: Disk, layout: Layout) -> None:
     """Notes files of later releases of Apache, or left by a rebuild."""
     derived = (layout.consume_queues, layout.consume_queue_extensions, layout.index)
-    ariane = (layout.commit_log_checksums, layout.quarantine, layout.reserve, layout.root / "timer")
+    checksums = (layout.commit_log_checksums, layout.queue_checksums)
+    ariane = (*checksums, layout.quarantine, layout.reserve, layout.root / "timer")
     others = (layout.commit_log, layout.config, layout.checkpoint, layout.abort, layout.lock)
     known = {path.name for path in (*derived, *ariane, *others)}
     unknown = [name for name in disk.names(layout.root) if name not in known]
