@@ -10,8 +10,8 @@ A RocketMQ record has a checksum of its body only. Block checksums cover every b
         24      4  CRC-32 of the above, 31 bits
         28      4  zeros
     then 16 bytes for each block of the log file, all zero while nothing is known of it:
-         0      8  coveredTo        the block's bytes are summed from its first one up to this physical offset
-         8      4  sum              their CRC-32, all 32 bits, unsigned
+         0      8  coveredTo        the checksum covers the block from its first byte up to this physical offset
+         8      4  checksum         their CRC-32, all 32 bits, unsigned
         12      4  CRC-32 of the above, 31 bits
 
 A checksum stores how far it reaches, so appending to its block does not invalidate it. It stores where it belongs and
