@@ -8,6 +8,7 @@ from functools import partial
 
 from ariane.broker.acl.guard import AccessControl
 from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.invented import InventedGroups
 from ariane.broker.groups.locks import QueueLocks
 from ariane.broker.groups.members import Clients, RebalanceNotifier
 from ariane.broker.groups.offsets import ConsumerOffsets, OffsetJournal
@@ -31,6 +32,7 @@ from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
+from ariane.transport.memory_budget import MemoryBudget
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +67,12 @@ class Components:
     groups: Groups
     offsets: ConsumerOffsets
     clients: Clients
+    invented: InventedGroups
     statistics: Statistics
     locks: QueueLocks
     writer: MessageWriter
     pull_waiters: PullWaiters
+    memory: MemoryBudget
     delayed: DelayedDelivery
     timer: TimerDelivery
     transactions: Transactions
@@ -84,6 +88,7 @@ class Components:
             StoreService.open(settings.store, clock, store_host) as store,
         ):
             tables = _Tables(store.store.components.disk, store.store.components.layout)
+            memory = MemoryBudget(settings.transport.memory_bytes_max)
             creations = CreationLimit(settings, clock)
             topics = Topics(settings, tables.file("topics.json"), clock, creations)
             await topics.check_stored(store.store.components.queues.topics())
@@ -94,6 +99,7 @@ class Components:
             clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
             counters = Counters()
             writer = MessageWriter(store, settings, clock, counters)
+            invented = InventedGroups(settings, groups, offsets, clients, counters, clock)
             transactions = Transactions(store.store, writer, offsets, clock)
             async with (
                 QueueLocks.open(store.store.components, clock.monotonic()) as locks,
@@ -101,6 +107,7 @@ class Components:
                 groups.autosave(clock, settings.offsets_save_interval_s),
                 offsets.autosave(clock, settings.offsets_save_interval_s),
                 clients.expiry_scan(clock),
+                invented.expiry_scan(),
                 Statistics.open(
                     counters,
                     clock,
@@ -108,7 +115,7 @@ class Components:
                     is_topic=lambda topic: topics.get(topic) is not None or topics.is_system(topic),
                     is_group=lambda group: groups.get(group) is not None or clients.group(group) is not None,
                 ) as statistics,
-                PullWaiters.open(clock) as pull_waiters,
+                PullWaiters.open(clock, memory=memory) as pull_waiters,
                 DelayedDelivery.open(
                     store, writer, tables.file("delayOffset.json"), clock, settings.delay_offsets_save_interval_s
                 ) as delayed,
@@ -131,10 +138,12 @@ class Components:
                     groups=groups,
                     offsets=offsets,
                     clients=clients,
+                    invented=invented,
                     statistics=statistics,
                     locks=locks,
                     writer=writer,
                     pull_waiters=pull_waiters,
+                    memory=memory,
                     delayed=delayed,
                     timer=timer,
                     transactions=transactions,

@@ -129,7 +129,7 @@ def handler_table(parts: Components) -> HandlerTable:
         TransactionHandlers(parts.transactions, store, writer, rights_of),
         ClientHandlers(settings, clients, groups, topics, clock),
         LockHandlers(parts.locks, topics, clock),
-        ConsumerOffsetHandlers(settings, offsets, groups, topics, clients, store, rights_of),
+        ConsumerOffsetHandlers(settings, offsets, groups, topics, clients, store, rights_of, parts.invented),
         GroupHandlers(settings, groups, offsets, clients, progress, clock, rights_of),
         ConnectionHandlers(settings, clients, store, clock),
         TopicHandlers(settings, topics, offsets, store, rights_of),
@@ -200,6 +200,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
                 tls=settings.tls,
                 clock=clock,
                 fast_path=dispatcher.fast_path,
+                memory=parts.memory,
             )
             main, vip = settings.port, settings.port - VIP_PORT_DISTANCE
             ports.release()

@@ -100,7 +100,8 @@ class Dispatcher:
         return route.handler(request, Call(connection, command))
 
     async def _read_and_handle(self, route: Route, connection: Connection, command: Command) -> HandlerResult:
-        request = await in_thread(read_request, route.declaration, command)
+        with connection.holding(len(command.body)):
+            request = await in_thread(read_request, route.declaration, command)
         outcome = self._handle(route, connection, command, request)
         return outcome if isinstance(outcome, (Response, Encoded, Deferred, bytes)) else await outcome
 

@@ -20,8 +20,9 @@ that it knows. It answers what it took, by `write` or `start_handler`, at the la
 
 Back-pressure. Reading pauses while too many requests are in flight, while the peer does not read its responses, and
 while the connection drains. It also pauses for an event-loop iteration when its requests have taken 10 ms, so that
-others have their turn. Bytes that were received but not yet decoded wait in the decoder, so the bound holds for
-them, too. A sender waits while the peer does not read (`_writable`), so nothing piles up here.
+others have their turn. Bytes that were received but not yet decoded wait in the decoder, so the bound holds for them,
+too, and memory_budget.py has one for all connections together. A sender waits while the peer does not read
+(`_writable`), so nothing piles up here.
 
 Timeouts. One timer serves all pending calls. It is set to the earliest deadline; when it fires it checks the calls that
 are pending then, and those answered in the meantime cost it nothing. With `asyncio.timeout` around each call a loop
@@ -30,7 +31,8 @@ would set and clear thousands of timers that never fire.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from math import inf
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -38,6 +40,7 @@ from typing import Any, Generic, TypeVar
 from ariane.clock import Clock
 from ariane.errors import CallTimeout, ConnectionLost, TooManyInFlight, WireError
 from ariane.lifecycle import TaskSet
+from ariane.transport.memory_budget import MemoryBudget
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag
 from ariane.wire.frame import Command, FrameDecoder, FrameLimits, encode_frame
@@ -59,6 +62,7 @@ _OPAQUE_MAX = 2**31 - 1
 _TIMER_SLACK_S = 0.001  # event loops round timers to milliseconds; one that fires early would only be set again
 _REQUEST_BATCH_BYTES = 64 * 1024  # requests of one event-loop iteration are written at the latest when they reach this
 _RESPONSE_BATCH_BYTES = 256 * 1024  # responses to one chunk are written at the latest when they reach this
+_HELD_BYTES_MIN = 4096  # less is not counted: a chunk often ends inside a small frame
 _SLICE_S = 0.01  # of one connection: a chunk may hold thousands of requests that are cheap to send
 
 
@@ -131,9 +135,13 @@ class ConnectionWriter(asyncio.Protocol):
     How the receiving half reacts to a peer that does not read is its own matter (`pause_writing`, `resume_writing`).
     """
 
-    def __init__(self, settings: TransportSettings, clock: Clock) -> None:
+    def __init__(self, settings: TransportSettings, clock: Clock, memory: MemoryBudget | None = None) -> None:
         self._settings = settings
         self._clock = clock
+        self._memory = memory
+        self._held = 0
+        self._unread_since: float | None = None
+        self.has_received_frame = False
         self._transport: asyncio.Transport | None = None
         self._close_callbacks: list[Callable[[], None]] = []
         self._pending_calls: PendingCalls[Command] = PendingCalls()
@@ -186,15 +194,33 @@ class ConnectionWriter(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable.clear()
+        self._unread_since = self._clock.monotonic()
 
     def resume_writing(self) -> None:
         self._writable.set()
+        self._unread_since = None
 
     def write(self, data: bytes) -> None:
         """Sends `data` if the connection is still open; uvloop would raise on a closed transport."""
         if self.is_open:
             self._active_at = self._clock.monotonic()
-            self._require_transport().write(data)
+            transport = self._require_transport()
+            transport.write(data)
+            if self._memory is not None and (transport.get_write_buffer_size() or self._held):
+                self.measure()
+
+    def measure(self) -> None:
+        """Tells the budget how many bytes this connection holds now."""
+        assert self._memory is not None
+        held = self._held_bytes() if self.is_open else 0
+        if held < _HELD_BYTES_MIN:
+            held = 0
+        if held != self._held:
+            self._held = held
+            self._memory.set_held(self, held, self._clock.monotonic())
+
+    def _held_bytes(self) -> int:
+        return self._require_transport().get_write_buffer_size()
 
     def _require_transport(self) -> asyncio.Transport:
         assert self._transport is not None
@@ -295,8 +321,10 @@ class Connection(ConnectionWriter):
         clock: Clock,
         opened: Callable[["Connection"], None],
         fast_path: FastPath | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
-        super().__init__(settings, clock)
+        """`memory` is the budget that it shares with others; a client's own connection has none."""
+        super().__init__(settings, clock, memory)
         self._receive = receive
         self._fast_path = fast_path
         self._opened = opened
@@ -307,7 +335,7 @@ class Connection(ConnectionWriter):
         self._draining = False
         self._slice_s = _SLICE_S
         self._waiting_for_turn = False
-        self.has_received_frame = False
+        self._waiting_bytes = 0
         self._opened_at = self._active_at
         self._frame_started_at: float | None = None
 
@@ -319,7 +347,10 @@ class Connection(ConnectionWriter):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._handlers.cancel()
+        self._decoder = FrameDecoder()  # what was half received is of no use, and others may need the memory
         super().connection_lost(exc)
+        if self._memory is not None:
+            self.measure()
 
     async def drain(self, timeout_s: float) -> None:
         """Accepts no new request, lets running handlers respond, flushes and closes, all within the time."""
@@ -346,6 +377,8 @@ class Connection(ConnectionWriter):
         started = self._frame_started_at
         if started is not None and not self._must_pause() and now - started > limits.frame_timeout_s:
             return f"a frame took longer than {limits.frame_timeout_s} s"
+        if self._unread_since is not None and now - self._unread_since > limits.idle_timeout_s:
+            return f"has not read its responses for {limits.idle_timeout_s} s"
         if now - self._active_at > limits.idle_timeout_s:
             return f"idle for more than {limits.idle_timeout_s} s"
         return None
@@ -356,6 +389,24 @@ class Connection(ConnectionWriter):
         self._active_at = self._clock.monotonic()
         self._decoder.feed(data)
         self._process_frames()
+        if self._memory is not None and (self._held or self._decoder.mid_frame):
+            self.measure()
+
+    def _held_bytes(self) -> int:
+        return super()._held_bytes() + self._decoder.buffered + self._waiting_bytes
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """While a request of this size waits for a thread: it counts as half received."""
+        self._waiting_bytes += size
+        if self._memory is not None:
+            self.measure()
+        try:
+            yield
+        finally:
+            self._waiting_bytes -= size
+            if self._memory is not None:
+                self.measure()
 
     def _process_frames(self) -> None:
         responses: list[bytes] = []

@@ -21,6 +21,7 @@ from ariane.lifecycle import TaskSet, background, every
 from ariane.model.address import Address
 from ariane.transport.connection import Connection, FastPath, Receiver
 from ariane.transport.listener import connection_limit, listen, set_options
+from ariane.transport.memory_budget import MemoryBudget
 from ariane.transport.settings import TlsMode, TlsSettings, TransportSettings
 from ariane.transport.tls import begins_with_tls, server_context
 
@@ -60,10 +61,12 @@ class Server:
         tls: TlsSettings,
         clock: Clock,
         fast_path: FastPath | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._listener = listener
         self._receive = receive
         self._fast_path = fast_path
+        self._memory = memory or MemoryBudget(settings.memory_bytes_max)
         self._settings = settings
         self._tls_mode = tls.mode
         self._tls = server_context(tls)
@@ -85,9 +88,11 @@ class Server:
         tls: TlsSettings,
         clock: Clock,
         fast_path: FastPath | None = None,
+        memory: MemoryBudget | None = None,
     ) -> AsyncIterator["Server"]:
+        """`memory` is shared by the servers of a process; without it, this one has its own."""
         with listen(address, settings.backlog) as listener:
-            server = cls(listener, receive, settings, tls, clock, fast_path)
+            server = cls(listener, receive, settings, tls, clock, fast_path, memory)
             async with background(server._sweep_forever):
                 try:
                     async with background(server._accept_forever):
@@ -167,7 +172,7 @@ class Server:
             if peer not in self._peers:  # evicted during the TLS handshake
                 connection.abort()
 
-        return Connection(self._receive, self._settings, self._clock, opened, self._fast_path)
+        return Connection(self._receive, self._settings, self._clock, opened, self._fast_path, self._memory)
 
     # --- timeouts and close -----------------------------------------------------------------------------------------
 
@@ -186,6 +191,7 @@ class Server:
 
     def _sweep(self) -> None:
         now = self._clock.monotonic()
+        self._memory.measure()
         for peer in list(self._peers):
             connection = peer.connection
             reason = connection.overdue(now) if connection is not None else None

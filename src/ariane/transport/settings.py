@@ -72,6 +72,14 @@ class TransportSettings:
         doc="Bytes of responses buffered for a slow reader. Above it no more requests are read from the connection. In "
         "a properties file 0 stands for the default, as in Apache.",
     )
+    memory_bytes_max: int = setting(
+        256 * MiB,
+        minimum=32 * MiB,
+        maximum=1024 * 1024 * MiB,
+        doc="Memory that all connections of a server may hold together: frames half received, responses not yet read, "
+        "pulls that wait. At the limit the connection that holds the most for the longest time is closed. Small "
+        "requests are not affected.",
+    )
     connections_max: int = setting(
         10_000,
         minimum=1,

@@ -329,6 +329,11 @@ class FrameDecoder:
         self._missing = 0
 
     @property
+    def buffered(self) -> int:
+        """Bytes that wait for the rest of their frame, or for their turn."""
+        return sum(map(len, self._pieces)) if self._pieces else len(self.data) - self.position
+
+    @property
     def mid_frame(self) -> bool:
         """Whether a frame is incomplete."""
         return bool(self._pieces) or self.position < len(self.data)

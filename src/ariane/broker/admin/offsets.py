@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ariane.broker.acl.rights import RightsOf, all_rights
 from ariane.broker.groups.configs import Groups
+from ariane.broker.groups.invented import InventedGroups
 from ariane.broker.groups.lag import queue_count
 from ariane.broker.groups.members import Clients
 from ariane.broker.groups.offsets import NO_OFFSET, ConsumerOffsets, can_be_committed, correction_offsets
@@ -52,6 +53,7 @@ class ConsumerOffsetHandlers:
     clients: Clients
     store: MessageStore
     rights_of: RightsOf = all_rights
+    invented: InventedGroups | None = None
     warnings: RepeatedWarnings = field(default_factory=lambda: RepeatedWarnings(log))
 
     @handles(GetConsumerOffset)
@@ -131,7 +133,10 @@ class ConsumerOffsetHandlers:
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER, f"topic {request.topic} has no queue {request.queue_id}"
             )
-        self.groups.find(request.consumer_group, connection)
+        if self.invented is None:
+            self.groups.find(request.consumer_group, connection)
+        else:
+            self.invented.find(request.consumer_group, connection)
 
     @handles(GetAllConsumerOffsets)
     async def all(self, request: GetAllConsumerOffsets, call: Call) -> Encoded:

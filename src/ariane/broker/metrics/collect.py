@@ -207,6 +207,8 @@ class MetricsCollector:
         exposition.add(catalog.WATERMARK, components.writer.waiting, "send")
         exposition.add(catalog.BUILD, 1, __version__, platform.python_version())
         exposition.add(catalog.BOOTED, components.booted_ms / 1000)
+        exposition.add(catalog.CONNECTION_MEMORY, components.memory.used)
+        exposition.add(catalog.CLOSED_FOR_MEMORY, components.memory.closed)
         exposition.add(catalog.PARKED_PULLS, len(components.pull_waiters))
         exposition.add(catalog.DISAGREEMENTS, components.clients.disagreements)
         if components.access is not None:

@@ -172,6 +172,14 @@ REJECTED_SENDS = _counter(
     "reason",
 )
 PULLS = _counter("ariane_pulls_total", "Pull requests, by result: found or nothing.", "result")
+CONNECTION_MEMORY = _gauge(
+    "ariane_connection_memory_bytes",
+    "Memory of all connections that counts against memory_bytes_max: frames half received, responses not yet read, "
+    "waiting pulls.",
+)
+CLOSED_FOR_MEMORY = _counter(
+    "ariane_connections_closed_for_memory_total", "Connections that were closed because memory_bytes_max was used up."
+)
 PARKED_PULLS = _gauge("ariane_parked_pulls", "Pull requests that wait for messages (long polling).")
 COLD_READS = _histogram(
     "ariane_cold_read_seconds", "Time that pull requests waited for disk reads of messages outside the page cache."

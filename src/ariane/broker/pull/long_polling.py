@@ -25,11 +25,14 @@ from ariane.model.group import GroupConfig
 from ariane.rpc.handlers import Call
 from ariane.store.dispatch import Arrivals
 from ariane.transport.connection import Connection
+from ariane.transport.memory_budget import MemoryBudget
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.pull import Pull
 
 PULLS_MAX = 100_000
-"""Apache's pullThreadPoolQueueCapacity. A waiting pull takes about 2 KiB."""
+"""Apache's pullThreadPoolQueueCapacity. A waiting pull takes about 2 KiB, which count in the memory of connections."""
+
+PULL_BYTES = 2048
 
 PULLS_PER_CONNECTION_MAX = 20_000
 """So that one client cannot use up the limit of all. A client has one pull for each of its queues."""
@@ -55,9 +58,14 @@ class PullWaiters:
     """For the event loop alone."""
 
     def __init__(
-        self, clock: Clock, pulls_max: int = PULLS_MAX, pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX
+        self,
+        clock: Clock,
+        pulls_max: int = PULLS_MAX,
+        pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._clock = clock
+        self._memory = memory or MemoryBudget((pulls_max + 1) * PULL_BYTES)
         self._pulls_max = pulls_max
         self._pulls_per_connection_max = pulls_per_connection_max
         self._by_queue: dict[tuple[str, int], set[PullWaiter]] = {}
@@ -71,10 +79,17 @@ class PullWaiters:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, clock: Clock, pulls_max: int = PULLS_MAX, pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX
+        cls,
+        clock: Clock,
+        pulls_max: int = PULLS_MAX,
+        pulls_per_connection_max: int = PULLS_PER_CONNECTION_MAX,
+        memory: MemoryBudget | None = None,
     ) -> AsyncIterator["PullWaiters"]:
-        """On exit all are answered. Call `respond_all` before the server drains, while peers are still connected."""
-        pull_waiters = cls(clock, pulls_max, pulls_per_connection_max)
+        """On exit all are answered. Call `respond_all` before the server drains, while peers are still connected.
+
+        `memory` is the budget of all connections.
+        """
+        pull_waiters = cls(clock, pulls_max, pulls_per_connection_max, memory)
         try:
             yield pull_waiters
         finally:
@@ -113,6 +128,9 @@ class PullWaiters:
             raise _too_many(self._count, "on this broker", f"pullThreadPoolQueueCapacity = {self._pulls_max}")
         if of_connection >= self._pulls_per_connection_max:
             raise _too_many(of_connection, "on this connection", f"the limit is {self._pulls_per_connection_max}")
+        if not self._memory.has_room(PULL_BYTES):
+            limit = f"the memory of all connections is used up (memory_bytes_max = {self._memory.bytes_max})"
+            raise _too_many(self._count, "on this broker", limit)
 
     def _add(self, pull: PullWaiter) -> None:
         self._by_queue.setdefault((pull.request.topic, pull.request.queue_id), set()).add(pull)
@@ -123,6 +141,7 @@ class PullWaiters:
             self._sleepers.spawn(self._sleep_until(pull.tick))
         due.add(pull)
         self._count += 1
+        self._memory.reserve(PULL_BYTES)
 
     def _remove(self, pull: PullWaiter) -> None:
         key = (pull.request.topic, pull.request.queue_id)
@@ -133,6 +152,7 @@ class PullWaiters:
         self._by_connection[pull.call.connection].discard(pull)
         self._by_tick[pull.tick].discard(pull)
         self._count -= 1
+        self._memory.release(PULL_BYTES)
 
     # --- out ----------------------------------------------------------------------------------------------------------
 

@@ -210,6 +210,13 @@ class BrokerSettings:
         reloadable=True,
         doc="Create a consumer group when its first member connects.",
     )
+    invented_groups_kept_s: int = setting(
+        7 * DAY_S,
+        minimum=60,
+        maximum=3650 * DAY_S,
+        doc="A group that exists only because someone committed an offset for it is deleted with its offsets when "
+        "nobody has joined it, pulled for it or committed for so long.",
+    )
     notify_ids_changed: bool = setting(
         True,
         key="notifyConsumerIdsChangedEnable",
