@@ -59,7 +59,7 @@ class GroupBroker:
         settings, clients, clock = self.settings, self.clients, self.clock
         return HandlerTable.of(
             ClientHandlers(settings, clients, self.groups, self.topics, clock),
-            LockHandlers(self.locks, self.topics, clock),
+            LockHandlers(settings, self.locks, self.topics, self.groups, clock),
             ConsumerOffsetHandlers(settings, self.offsets, self.groups, self.topics, clients, self.store),
             GroupHandlers(settings, self.groups, self.offsets, clients, self.progress, clock),
             ConnectionHandlers(settings, clients, self.store, clock),

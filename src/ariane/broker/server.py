@@ -128,7 +128,7 @@ def handler_table(parts: Components) -> HandlerTable:
         ScheduleHandlers(parts.delayed),
         TransactionHandlers(parts.transactions, store, writer, rights_of),
         ClientHandlers(settings, clients, groups, topics, clock),
-        LockHandlers(parts.locks, topics, clock),
+        LockHandlers(settings, parts.locks, topics, groups, clock),
         ConsumerOffsetHandlers(settings, offsets, groups, topics, clients, store, rights_of, parts.invented),
         GroupHandlers(settings, groups, offsets, clients, progress, clock, rights_of),
         ConnectionHandlers(settings, clients, store, clock),

@@ -1,15 +1,18 @@
 """Queue locks of ordered consumption: the table with controlled time, and the two requests over a socket."""
 
+from dataclasses import replace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ariane.broker.groups.locks import LOCK_S, QueueLocks
+from ariane.model.group import GroupConfig
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.clients import LockQueues, UnlockQueues
 from ariane.wire.requests.clients import QueueLocks as LockRequest
-from tests.broker.consumer_group_fixtures import connected_client, group_broker, running
+from tests.broker.consumer_group_fixtures import SETTINGS, connected_client, group_broker, running
 
 QUEUES = [MessageQueue(topic="orders", broker_name="broker-a", queue_id=number) for number in range(3)]
 
@@ -98,3 +101,21 @@ async def test_clients_lock_and_unlock_existing_queues() -> None:
         await broker.clock.advance(LOCK_S + 1)
         assert (await one.call(LockQueues(body=request))).body.locked == QUEUES[:2]
         assert (await one.error_response(LockQueues()))[0] == ResponseCode.SYSTEM_ERROR
+
+
+async def test_only_queues_of_this_broker_are_locked_for_groups_that_exist() -> None:
+    """Each lock takes memory and a line of the journal: what is locked must not be invented."""
+    broker = group_broker(replace(SETTINGS, auto_create_groups=False))
+    broker.topic("orders", 3)
+    broker.groups.put(GroupConfig(group_name="g"))
+    elsewhere = [MessageQueue(topic="orders", broker_name=f"invented-{n}", queue_id=0) for n in range(100)]
+    async with running(broker) as server, connected_client(server) as client:
+        asked = LockRequest(consumer_group="g", client_id="one", mq_set=[*elsewhere, *QUEUES])
+        assert (await client.call(LockQueues(body=asked))).body.locked == QUEUES
+        invented = LockRequest(consumer_group="invented", client_id="one", mq_set=QUEUES)
+        code, _ = await client.error_response(LockQueues(body=invented))
+        assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        long = LockRequest(consumer_group="g", client_id="c" * 20_000, mq_set=QUEUES)
+        _, remark = await client.error_response(LockQueues(body=long))
+        assert "20000 characters" in remark
+    assert len(broker.locks) == len(QUEUES)

@@ -332,6 +332,21 @@ async def test_a_message_is_cancelled_by_its_unique_key() -> None:
         assert env.bodies() == [b"kept"]
 
 
+async def test_a_message_is_not_cancelled_from_another_topic() -> None:
+    """An account that may not send to the topic could otherwise take its messages back."""
+    clock = FakeClock()
+    async with schedule_env(clock) as env:
+        delivery = await delivery_of(env)
+        due_ms = clock.now_ms() + 1000
+        env.writer.put(message(b"kept", TIMER_DELIVER_MS=due_ms, UNIQ_KEY="A"))
+        for key in ("A", "orders_A"):
+            env.writer.put(message(b"-", topic="returns", TIMER_DELIVER_MS=due_ms, TIMER_DEL_UNIQKEY=key))
+        await delivery.run_until_idle()
+        await clock.advance(2)
+        await delivery.run_until_idle()
+        assert env.bodies() == [b"kept"]
+
+
 async def test_a_damaged_record_is_dropped_and_logged_and_others_are_delivered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.lag import queue_count
 from ariane.broker.groups.lock_journal import LockChange, LockJournal
+from ariane.broker.groups.members import client_id_problem
+from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
-from ariane.model.ids import group_name_problem
 from ariane.model.route import MessageQueue
 from ariane.rpc.handlers import Call, handles
 from ariane.store.checkpoint import LastExit
@@ -144,16 +146,19 @@ class QueueLocks:
 
 @dataclass(frozen=True)
 class LockHandlers:
+    settings: BrokerSettings
     locks: QueueLocks
     topics: Topics
+    groups: Groups
     clock: Clock
 
     @handles(LockQueues)
     def lock(self, request: LockQueues, call: Call) -> LockResponse:
         if request.body is None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, "the lock request has no body with queues")
-        if (problem := group_name_problem(request.body.consumer_group)) is not None:
+        if (problem := client_id_problem(request.body.client_id)) is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, problem)
+        self.groups.find(request.body.consumer_group, call.connection)
         existing = [queue for queue in request.body.mq_set if self._exists(queue)]
         granted = self.locks.lock(request.body.consumer_group, request.body.client_id, existing, self.clock.monotonic())
         return LockResponse(body=LockedQueues(locked=granted))
@@ -165,6 +170,6 @@ class LockHandlers:
         return Response()
 
     def _exists(self, queue: MessageQueue) -> bool:
-        """Locks on queues that do not exist here would be useless and take memory."""
-        config = self.topics.get(queue.topic)
+        """Locks on queues that do not exist here would be useless, and fill memory and journal."""
+        config = self.topics.get(queue.topic) if queue.broker_name == self.settings.name else None
         return config is not None and 0 <= queue.queue_id < queue_count(config)

@@ -143,10 +143,17 @@ class ClientLimits:
     """Subscribed by one member."""
 
 
+def client_id_problem(client_id: str) -> str | None:
+    """Why a client id is rejected, or None."""
+    if 0 < len(client_id) <= _CLIENT_ID_LENGTH_MAX:
+        return None
+    return f"clientID has {len(client_id)} characters, allowed are 1 to {_CLIENT_ID_LENGTH_MAX}"
+
+
 def heartbeat_problem(heartbeat: HeartbeatData, groups: Set[tuple[str, str]], limits: ClientLimits) -> str | None:
     """Why a heartbeat is rejected, or None. `groups`: role and name of all groups the connection would be in."""
-    if not 0 < len(heartbeat.client_id) <= _CLIENT_ID_LENGTH_MAX:
-        return f"clientID has {len(heartbeat.client_id)} characters, allowed are 1 to {_CLIENT_ID_LENGTH_MAX}"
+    if (problem := client_id_problem(heartbeat.client_id)) is not None:
+        return problem
     if len(groups) > limits.groups_max:
         return (
             f"one connection can be in at most {limits.groups_max} groups, this would be {len(groups)}: "

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -204,7 +205,7 @@ _TRIGGERS = (Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_D
 
 def to_real_topic(message: InboundMessage) -> InboundMessage | None:
     """The message for its original topic; None if it must not be delivered. RecordError without a valid target."""
-    topic = message.properties.get(Property.REAL_TOPIC, "")
+    topic = real_topic(message)
     if topic == TRANS_HALF:  # it would become a half message that no producer sent
         return None
     queue_id = message.properties.get(Property.REAL_QUEUE_ID, "")
@@ -232,10 +233,21 @@ def due_ms(properties: dict[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def cancellation_keys(message: InboundMessage) -> tuple[str, str]:
-    """The keys that cancel this message: its unique key, alone or prefixed with the topic as in 5.3."""
-    key = message.properties.get(Property.UNIQUE_KEY, "")
-    return key, f"{message.properties.get(Property.REAL_TOPIC)}_{key}"
+def real_topic(message: InboundMessage) -> str:
+    return message.properties.get(Property.REAL_TOPIC, "")
+
+
+class Cancellation(NamedTuple):
+    topic: str
+    """Of both messages: only who may send to a topic may cancel a message of it."""
+    key: str
+    at_ms: int
+
+
+def cancellations_of(message: InboundMessage) -> tuple[Cancellation, Cancellation]:
+    """What cancels this message: its unique key, alone or prefixed with the topic as in 5.3."""
+    key, topic, at_ms = message.properties.get(Property.UNIQUE_KEY, ""), real_topic(message), due_ms(message.properties)
+    return Cancellation(topic, key, at_ms), Cancellation(topic, f"{topic}_{key}", at_ms)
 
 
 # --- delivery job ---

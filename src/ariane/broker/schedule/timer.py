@@ -26,9 +26,11 @@ from pathlib import Path
 
 from ariane.broker.schedule.delay_levels import (
     TIMER_CANCELS,
+    Cancellation,
     WakeupTimer,
-    cancellation_keys,
+    cancellations_of,
     due_ms,
+    real_topic,
     to_real_topic,
     to_timer_topic,
     wait_log_durable,
@@ -202,7 +204,7 @@ class TimerDrainer:
         self._deliverer = deliverer
         self._position = NO_UNIT  # the rest of the current slot, newest first
         self._ready: list[tuple[TimerUnit, InboundMessage]] = []  # decoded, in reverse delivery order
-        self._cancelled: set[tuple[str, int]] = set()
+        self._cancelled: set[Cancellation] = set()
 
     def place(self) -> tuple[int, int] | None:
         """Where in the slot at the cursor to continue: `popped_at` of the wheel, and the newest unit that is not
@@ -253,17 +255,16 @@ class TimerDrainer:
         present = [(unit, message) for unit, message in messages if message is not None]
         for _, message in present:
             if (key := message.properties.get(TIMER_CANCELS)) and len(self._cancelled) < CANCELLED_MAX:
-                self._cancelled.add((key, due_ms(message.properties)))
+                self._cancelled.add(Cancellation(real_topic(message), key, due_ms(message.properties)))
         active = [pair for pair in present if not self._is_cancelled(pair[1])]
         self._ready = active[::-1]  # in send order, which the stable sort keeps among equal times
         self._ready.sort(key=lambda pair: pair[0].wake_ms)
         self._ready.reverse()
 
     def _is_cancelled(self, message: InboundMessage) -> bool:
-        """Whether a later message with this key and delivery time cancels it. That message is in the same slot and was
-        read before, because units are read newest first."""
-        at_ms = due_ms(message.properties)
-        return any((key, at_ms) in self._cancelled for key in cancellation_keys(message))
+        """Whether a later message with its topic, key and delivery time cancels it. That message is in the same slot
+        and was read before, because units are read newest first."""
+        return not self._cancelled.isdisjoint(cancellations_of(message))
 
 
 def _read(locations: list[tuple[Segment | None, TimerUnit]]) -> list[bytes | None]:
