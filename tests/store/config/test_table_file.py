@@ -48,6 +48,15 @@ def test_a_table_with_a_checksum_is_read_back(content: bytes) -> None:
     assert copy.state is CopyState.INTACT
 
 
+@pytest.mark.parametrize("key", [b'"a"', b"0"])
+def test_a_table_may_be_longer_than_any_frame(key: bytes) -> None:
+    """100,000 topics with long names take 20 MiB: what was saved must be read at the next start."""
+    disk = saved(b'{"table":{%s:"%s"}}' % (key, bytes(17 * 1024 * 1024).replace(b"\0", b"x")))
+    table = load_config(disk, PATH)
+    assert isinstance(table, dict)
+    assert len(table["table"].popitem()[1]) == 17 * 1024 * 1024
+
+
 def test_every_flipped_bit_of_a_table_is_detected_and_the_copy_is_used(caplog: pytest.LogCaptureFixture) -> None:
     expected = {"a": 1, "b": {"c": [1, 2, 3]}}
     size = saved().size(PATH) or 0

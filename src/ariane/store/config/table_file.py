@@ -18,10 +18,13 @@ and makes the other one equal to it. What was rejected is kept as `topics.json.r
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
+
+import msgspec
 
 from ariane.errors import StoreCorrupt, WireError
 from ariane.store.disk import Disk, read_all, replace_all
@@ -38,6 +41,7 @@ ACCEPT_COMMAND = "ariane store accept-config"
 _FIELD = re.compile(rb'\{"' + CHECKSUM_FIELD.encode() + rb'":"([0-9a-f]{8})"(?=[,}])')
 _PREFIX = b'{"' + CHECKSUM_FIELD.encode() + b'":'
 _PREFIX_DIFFERENCES_MAX = 4  # Apache's files differ from it in almost every byte, older ones of ours in nine
+_REFERENCE = b'"$ref"'  # standard JSON, too, but it stands for another value
 _list_lock = Lock()  # tables are saved by several threads
 
 
@@ -84,10 +88,18 @@ def read_copy(disk: Disk, path: Path) -> TableCopy:
     if not data:
         return TableCopy(path, CopyState.DAMAGED, problem="it is empty")
     try:
-        value = fastjson.parse(data)
+        value = _parsed(data)
     except WireError as error:
         return TableCopy(path, CopyState.DAMAGED, data, problem=str(error))
     return _checked(path, data, value)
+
+
+def _parsed(data: bytes) -> object:
+    """Standard JSON, which most tables are, is parsed twenty times faster: a table may have 100,000 rows."""
+    if _REFERENCE not in data:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return msgspec.json.decode(data)
+    return fastjson.parse(data, values_max=CONFIG_BYTES_MAX, size_max=CONFIG_BYTES_MAX)
 
 
 def _checked(path: Path, data: bytes, value: object) -> TableCopy:

@@ -365,14 +365,16 @@ def check_depth(data: bytes, limit: int, error: type[WireError] = BodyError) -> 
         raise error(f"the JSON nests deeper than {limit} levels, or its brackets do not match")
 
 
-def parse(data: bytes | str, *, depth_max: int = DEPTH_MAX, values_max: int = SIZE_MAX) -> object:
+def parse(
+    data: bytes | str, *, depth_max: int = DEPTH_MAX, values_max: int = SIZE_MAX, size_max: int = SIZE_MAX
+) -> object:
     """Parses fastjson's dialect to builtins: dict, list, str, int, float, bool, None. BodyError beyond `values_max`.
 
     A key is an int when it is an unquoted integer, an ObjectKey when it is an object, otherwise a str; of two equal
     keys the last wins. A reference and its target are the same Python object.
     """
-    if len(data) > SIZE_MAX:
-        raise BodyError(f"the JSON text has {len(data)} bytes, at most {SIZE_MAX} are allowed")
+    if len(data) > size_max:
+        raise BodyError(f"the JSON text has {len(data)} bytes, at most {size_max} are allowed")
     try:
         text = data.decode() if isinstance(data, bytes) else data.encode().decode()
     except UnicodeError as error:
