@@ -83,6 +83,19 @@ async def test_a_broker_returns_with_another_address_after_its_expiry(tmp_path: 
             assert await is_allowed(other, address, registration("orders", address=OTHER))
 
 
+async def test_another_account_of_the_same_host_is_not_the_broker(tmp_path: Path) -> None:
+    """Once it were, the address would be its own, and the name could go anywhere."""
+    async with held(tmp_path, account="broker1") as (address, _), client_of("brokers") as other:
+        for request in (
+            registration("orders", "stolen", address=HELD, counter=2),
+            BrokerHeartbeat(**IDENTITY),
+            QueryDataVersion(**IDENTITY),
+            UnregisterBroker(**IDENTITY),
+        ):
+            assert not await is_allowed(other, address, request), request
+        assert await master(other, address) == HELD
+
+
 async def test_a_broker_that_connects_again_is_itself(tmp_path: Path) -> None:
     async with held(tmp_path) as (address, _), client_of("brokers") as again:
         assert await is_allowed(again, address, registration("orders", "new", address=HELD, counter=2))

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Self
 
 from ariane.acl.file import Document, read_rules, save_document, with_account, with_white_list, without_account
-from ariane.acl.rules import Account, Rules, rules_of
+from ariane.acl.rules import Account, Rules, host_of, rules_of
 from ariane.clock import Clock
-from ariane.errors import RequestFailed, SettingsError
+from ariane.errors import RequestFailed, SettingsError, SignatureRequired
 from ariane.lifecycle import background, every
+from ariane.logs import RepeatedWarnings
 from ariane.rpc.signatures import Signatures
 from ariane.store.disk import Disk
 from ariane.transport.connection import Connection
@@ -26,6 +27,7 @@ from ariane.wire.signature import SIGNATURE, SIGNATURE_V2, access_key_of
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 5.0  # as Apache's
+_REASON_LENGTH_MAX = 500  # a reason quotes names from the request
 
 
 class Accounts:
@@ -39,6 +41,7 @@ class Accounts:
         self._stamp = self._stamp_now()
         self._document, self._rules = read_rules(disk, path)
         self.signatures = Signatures(clock, require_v2=require_v2)
+        self._warnings = RepeatedWarnings(log)
 
     @asynccontextmanager
     async def reloading(self) -> AsyncIterator[Self]:
@@ -85,6 +88,14 @@ class Accounts:
         """Verifies the signature of `account`; returns the number for `signatures.use`. RequestFailed if not valid."""
         secret = account.secret.reveal()
         return self.signatures.verify(connection, host, account.access_key, secret, code, ext, body, counts=counts)
+
+    def log_refusal(self, connection: Connection, error: RequestFailed) -> None:
+        """Once a minute for each cause: anybody can be refused, as often as they like."""
+        if isinstance(error, SignatureRequired):  # the client asks how to sign; a replay is counted
+            return
+        reason = error.remark[:_REASON_LENGTH_MAX]
+        subject = host_of(connection.peer), reason
+        self._warnings.warning("access refused", subject, {"peer": connection.peer, "reason": reason})
 
     # --- changes ----------------------------------------------------------------------------------------------------
     # Synchronous, on the event loop, as for every table: the response is sent when the change is durable or has failed.

@@ -7,14 +7,14 @@
 Who may register a broker may still not take the place of a live one. A name and id that another address holds, or an
 address that another name holds, is left to an account that has exactly that name in `brokers`, or an administrator. A
 broker that returns with another address while the nameserver still waits for the old one is such a case, and so is the
-mistake of two brokers with the same name.
+mistake of two brokers with the same name. A broker that connects again with its own account, address and host takes its
+own place.
 
 Addresses on the global white list need no signature: Apache's brokers of 4.x, which do not sign, can register from
 there.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import Enum
@@ -25,7 +25,7 @@ from typing import Any, Final
 from ariane.acl.accounts import Accounts, permission_denied
 from ariane.acl.rules import Account, host_of
 from ariane.clock import Clock
-from ariane.errors import RequestFailed, SignatureRequired
+from ariane.errors import RequestFailed
 from ariane.rpc.failures import request_name
 from ariane.rpc.handlers import Call
 from ariane.store.disk import RealDisk
@@ -34,8 +34,6 @@ from ariane.wire.fields import Request
 from ariane.wire.frame import Command
 from ariane.wire.requests import brokers, topics
 from ariane.wire.signature import access_key_of
-
-log = logging.getLogger(__name__)
 
 
 class Need(Enum):
@@ -90,10 +88,8 @@ class NameserverAccess(Accounts):
             return
         try:
             self._check(connection, host, command, request, need)
-        except SignatureRequired:  # the client asks how to sign; a replay is counted
-            raise
         except RequestFailed as error:
-            log.warning("access refused", extra={"peer": connection.peer, "reason": error.remark})
+            self.log_refusal(connection, error)
             raise
 
     def _check(self, connection: Connection, host: str, command: Command, request: Request[Any], need: Need) -> None:
@@ -107,14 +103,14 @@ class NameserverAccess(Accounts):
         self.signatures.use(connection, number)
 
     def owns(self, call: Call, broker_name: str) -> bool:
-        """Whether an admitted request is by an account that may replace a live broker of this name.
-
-        Never from the global white list: the key in such a request was not verified.
-        """
-        if self.rules.is_whitelisted(host_of(call.connection.peer)):
-            return False
-        account = self.rules.accounts.get(access_key_of(call.command.ext) or "")
+        """Whether an admitted request is by an account that may replace a live broker of this name."""
+        account = self.rules.accounts.get(self.key_of(call) or "")
         return account is not None and account.owns(broker_name)
+
+    def key_of(self, call: Call) -> str | None:
+        """The access key of an admitted request; None from the global white list, where no key was verified."""
+        is_verified = not self.rules.is_whitelisted(host_of(call.connection.peer))
+        return access_key_of(call.command.ext) if is_verified else None
 
 
 def _check_right(account: Account, need: Need, code: int, request: Request[Any]) -> None:

@@ -96,12 +96,14 @@ class BrokerHandlers:
     def _check_place(self, holder: LiveBroker, broker_name: str, address: str, call: Call) -> None:
         """With access control: RequestFailed unless the request may end the registration of this live broker.
 
-        A broker that connects again from the same host is itself: the old connection is not known to be dead yet.
+        A broker that connects again from the same host, with the same account, is itself: the old connection is not
+        known to be dead yet.
         """
         if self.access is None or self.access.owns(call, holder.broker_name):
             return
         assert isinstance(holder.connection, Connection)
-        is_same = (holder.broker_name, holder.address) == (broker_name, address)
+        identity = broker_name, address, self.access.key_of(call)
+        is_same = (holder.broker_name, holder.address, holder.account) == identity
         if is_same and host_of(holder.connection.peer) == host_of(call.connection.peer):
             return
         log.warning(
@@ -128,6 +130,7 @@ class BrokerHandlers:
             topics=body.topics if body else None,
             filter_servers=body.filter_servers if body else None,
             expiry_seconds=timeout_ms / 1000 if timeout_ms and timeout_ms > 0 else self.settings.broker_expiry_s,
+            account=None if self.access is None else self.access.key_of(call),
         )
 
     def _order_confs(self) -> KeyValueTable | None:

@@ -180,6 +180,7 @@ class LiveBroker:
     connection: object
     last_seen: float
     expiry_seconds: float
+    account: str | None = None
 
     def is_expired(self, now: float) -> bool:
         return now - self.last_seen > self.expiry_seconds
@@ -254,6 +255,8 @@ class Registration:
     topics: Mapping[str, TopicConfig] | None = None
     filter_servers: Sequence[str] | None = None
     expiry_seconds: float = EXPIRY_SECONDS
+    account: str | None = None
+    """That registers it, if the nameserver has access control."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +308,7 @@ def live_broker(request: Registration, previous: LiveBroker | None, now: float) 
         connection=request.connection,
         last_seen=now,
         expiry_seconds=request.expiry_seconds,
+        account=request.account,
     )
 
 

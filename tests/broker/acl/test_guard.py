@@ -223,6 +223,16 @@ async def test_a_denied_request_is_logged_without_secrets(
     assert "secret" not in str(record.__dict__)
 
 
+async def test_repeated_denials_are_logged_once(access: AccessControl, caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody can send requests that are refused: they must not fill the disk with the log."""
+    request = sending("other")
+    for port in range(1000, 1100):
+        await error_remark(access, request, request_command(request, opaque=0), f"192.0.2.1:{port}")
+        await error_remark(access, request, signed(request, "producer1"), f"192.0.2.1:{port}")
+    refused = [entry.__dict__["reason"] for entry in caplog.records if entry.message == "access refused"]
+    assert refused == ["No accessKey is configured", "No default permission for topic:other"]
+
+
 # --- changes and the file ---------------------------------------------------------------------------------------------
 
 

@@ -84,6 +84,13 @@ def test_a_heartbeat_without_codes_is_read_by_its_expression() -> None:
     assert not chosen.matches(tags_code("TagC"), None)
 
 
+def test_a_list_of_tags_has_a_limit() -> None:
+    """It is read again with each pull, on the event loop."""
+    tags = "||".join(f"tag-{number}" for number in range(100_000))
+    with pytest.raises(ExpressionError, match="at most 32768"):
+        filter_of(Subscription(topic="orders", sub_string=tags), property_filter=True)
+
+
 @pytest.mark.parametrize("expression", ["||", " || || ", " "])
 def test_an_expression_without_a_tag_is_refused(expression: str) -> None:
     with pytest.raises(ExpressionError, match="no tag in the expression"):

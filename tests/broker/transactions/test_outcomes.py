@@ -205,6 +205,13 @@ async def test_only_its_own_group_may_end_a_message() -> None:
         await _refused(producer, broker, "only its own group", producer_group="others")
 
 
+async def test_repeated_refusals_of_a_group_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with transaction_broker() as broker, peer(broker) as producer:
+        for _ in range(100):
+            await _refused(producer, broker, "only its own group", producer_group="others")
+    assert caplog.text.count("outcome of a transaction not taken") == 1
+
+
 @pytest.mark.parametrize("offset", [-1, 1, 2**62])
 async def test_an_outcome_for_another_queue_offset_is_refused(offset: int) -> None:
     async with transaction_broker() as broker, peer(broker) as producer:

@@ -14,7 +14,6 @@ topics. For these the handlers ask `rights_of` (rights.py).
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,7 +25,7 @@ from ariane.acl.rules import Account, host_of
 from ariane.broker.acl.requirements import manages_accounts, requirements_of, requires_admin
 from ariane.broker.acl.rights import EVERYTHING, Rights
 from ariane.clock import Clock
-from ariane.errors import RequestFailed, SignatureRequired
+from ariane.errors import RequestFailed
 from ariane.rpc.handlers import Call
 from ariane.store.disk import Disk
 from ariane.transport.connection import Connection
@@ -35,8 +34,6 @@ from ariane.wire.fields import Request
 from ariane.wire.frame import Command
 from ariane.wire.requests.clients import Heartbeat
 from ariane.wire.signature import access_key_of
-
-log = logging.getLogger(__name__)
 
 
 class AccessControl(Accounts):
@@ -64,10 +61,8 @@ class AccessControl(Accounts):
             return
         try:
             self._check(connection, host, command.code, command.ext, command.body, request, counts=True)
-        except SignatureRequired:  # the client asks for a challenge; a replay is counted
-            raise
         except RequestFailed as error:
-            log.warning("access refused", extra={"peer": connection.peer, "reason": error.remark})
+            self.log_refusal(connection, error)
             raise
         if isinstance(request, Heartbeat):
             self._note_member(connection, command)

@@ -93,8 +93,8 @@ def _client_check(request: clients.CheckClientConfig) -> Requirements:
 def _locks(request: Any) -> Requirements:
     if request.body:
         yield from _group(request.body.consumer_group)
-        for queue in request.body.mq_set:
-            yield from _topic(queue.topic, SUB)
+        for topic in {queue.topic for queue in request.body.mq_set}:
+            yield from _topic(topic, SUB)
 
 
 def _clone(request: offsets.CloneGroupOffset) -> Requirements:

@@ -90,7 +90,7 @@ class QueueLocks:
             return []
         locks = self._groups.setdefault(group, {})
         granted, changed = [], list[LockChange]()
-        for queue in dict.fromkeys(queues):
+        for queue in queues:
             lock = locks.get(queue)
             if lock is None or lock.client_id == client_id or now - lock.renewed > LOCK_S:
                 locks[queue] = _Lock(client_id, now)
@@ -159,7 +159,7 @@ class LockHandlers:
         if (problem := client_id_problem(request.body.client_id)) is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, problem)
         self.groups.find(request.body.consumer_group, call.connection)
-        existing = [queue for queue in request.body.mq_set if self._exists(queue)]
+        existing = [queue for queue in dict.fromkeys(request.body.mq_set) if self._exists(queue)]
         granted = self.locks.lock(request.body.consumer_group, request.body.client_id, existing, self.clock.monotonic())
         return LockResponse(body=LockedQueues(locked=granted))
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ALL = "*"
 _SEPARATOR = "||"
+TAGS_LENGTH_MAX = 32 * 1024
+"""As much as fits the header of a pull."""
 _CACHED_FILTERS = 512
 _CACHED_LENGTH_MAX = 1024  # above, a filter is made anew for each pull; what is behind it stays cached
 
@@ -100,7 +102,12 @@ def _tag_filter(subscription: Subscription) -> MessageFilter:
 
 
 def _tags(expression: str) -> list[str]:
-    """In their order, each once."""
+    """In their order, each once. ExpressionError for a list that would take long to read, with each pull."""
+    if len(expression) > TAGS_LENGTH_MAX:
+        raise ExpressionError(
+            f"the tags have {len(expression)} characters, at most {TAGS_LENGTH_MAX} are allowed: too long",
+            TAGS_LENGTH_MAX + 1,
+        )
     return list(dict.fromkeys(filter(None, map(str.strip, expression.split(_SEPARATOR)))))
 
 

@@ -30,6 +30,8 @@ from ariane.broker.transactions.pending import StoredQueue, half_queue, load_pen
 from ariane.broker.writer import DEFERRING, InboundMessage, MessageWriter, draft_of, store_error_response
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError
+from ariane.logs import RepeatedWarnings
+from ariane.model.ids import GROUP_LENGTH_MAX
 from ariane.model.message import Property
 from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF
 from ariane.rpc.failures import failure
@@ -272,6 +274,7 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
         self._transactions = transactions
         self._coalescer = Coalescer(writer, before_others=False)
         self._enqueued: set[int] = set()  # first offsets of the transactions
+        self._warnings = RepeatedWarnings(log)
         transactions.before_others(self._coalescer.flush)
 
     def enqueue(
@@ -318,23 +321,23 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
     def failed(self, connection: Connection, item: PendingOutcome, error: Exception) -> bytes | None:
         if isinstance(error, StoreError):
             error = store_error_response(error, self.writer.store)
-            log_refused(item.request, item.call, error.remark)
+            self.log_refused(item.request, item.call, error.remark)
         return encode_result(item.call.command, failure(connection, item.call.command, error))
 
-
-def log_refused(request: EndTransaction, call: Call, reason: str) -> None:
-    """Most producers do not look at the response, so the reason is logged."""
-    log.warning(
-        "outcome of a transaction not taken",
-        extra={
-            "group": request.producer_group,
+    def log_refused(self, request: EndTransaction, call: Call, reason: str) -> None:
+        """Most producers do not look at the response, so the reason is logged: of each group once a minute."""
+        group = request.producer_group[:GROUP_LENGTH_MAX]
+        fields = {
+            "group": group,
             "decision": request.commit_or_rollback,
             "after_check": request.from_transaction_check,
             "id": request.msg_id,
             "peer": call.connection.peer,
             "reason": reason,
-        },
-    )
+        }
+        self._warnings.warning(
+            "outcome of a transaction not taken", (call.connection.peer.rpartition(":")[0], group), fields
+        )
 
 
 # --- handlers ---------------------------------------------------------------------------------------------------------
@@ -365,7 +368,7 @@ class TransactionHandlers:
         try:
             return DEFERRED if self._outcomes.enqueue(request, call, record, self.rights_of(call)) else Response()
         except RequestFailed as error:
-            log_refused(request, call, error.remark)
+            self._outcomes.log_refused(request, call, error.remark)
             raise
 
     @handles(ResumeTransactionChecks)
