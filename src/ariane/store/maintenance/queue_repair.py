@@ -14,13 +14,15 @@ from collections.abc import Iterator
 
 from ariane.store.commit_log.log import Segments
 from ariane.store.commit_log.scan import DataFile, record_at, walk_records
-from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.disk import Disk
 from ariane.store.dispatch import queue_entry
 from ariane.wire.record.read import RecordView
 
 log = logging.getLogger(__name__)
+
+_DELETED = ENTRY.unpack(FILLER)
 
 Entry = tuple[int, int, int]
 """Physical offset, size, tags code."""
@@ -81,14 +83,11 @@ class _BlockEntries:
             low = before[0] + before[1] if before is not None else max(begin, self._log_begin)
             self._search(entries, range(number, following), low, after[0] if after is not None else end)
             number = following
-        return list(self._without_gaps(entries))
+        return list(self._without_gaps(entries, is_cut=begin < self._log_begin))
 
     def _checked(self, number: int, entry: Entry) -> Entry | None:
         """The entry as its record says; None when it does not point at its record."""
-        physical = entry[0]
-        if 0 <= physical < self._log_begin and entry[1] > 0:  # its record is deleted, and nobody reads it
-            return entry
-        found = record_at(self._disk, self._files, physical) if physical >= 0 else None
+        found = record_at(self._disk, self._files, entry[0]) if entry[0] >= 0 else None
         if found is None or not self._is_of(found.view, range(number, number + 1)):
             return None
         return self._entry(found.view)
@@ -113,13 +112,21 @@ class _BlockEntries:
                 entries[view.queue_offset - self._first] = self._entry(view)
                 missing -= 1
 
-    def _without_gaps(self, entries: list[Entry | None]) -> Iterator[Entry]:
-        """Entries whose records the log has lost point to the next record, or else to the last one."""
+    def _without_gaps(self, entries: list[Entry | None], *, is_cut: bool) -> Iterator[Entry]:
+        """Entries whose records the log has lost point to the next record, or else to the last one.
+
+        With `is_cut`, the log begins inside the block: the first records are deleted, and nobody reads their entries.
+        """
+        first = next((number for number, entry in enumerate(entries) if entry is not None), len(entries))
         following: Entry | None = None
         filled: list[Entry | None] = []
         for entry in reversed(entries):
             following = entry or following
             filled.append(following)
         last = next((entry for entry in reversed(entries) if entry is not None), None)
-        for entry, given in zip(reversed(filled), self._given, strict=True):
-            yield entry or last or given
+        for number, (entry, given) in enumerate(zip(reversed(filled), self._given, strict=True)):
+            if number < first and is_cut:
+                is_plausible = 0 <= given[0] < self._log_begin and given[1] > 0
+                yield given if is_plausible else _DELETED
+            else:
+                yield entry or last or given

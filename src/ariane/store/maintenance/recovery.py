@@ -22,7 +22,14 @@ from functools import partial
 from ariane.clock import Clock
 from ariane.errors import StoreFull
 from ariane.model.system_topics import parse_levels
-from ariane.store.checkpoint import Checkpoint, LastExit, last_exit, read_checkpoint, write_checkpoint
+from ariane.store.checkpoint import (
+    CHECKPOINT_BYTES,
+    Checkpoint,
+    LastExit,
+    last_exit,
+    read_checkpoint,
+    write_checkpoint,
+)
 from ariane.store.commit_log.checked_blocks import CheckedBlocks, checksummed_to, damaged_ranges
 from ariane.store.commit_log.checksum_writer import ChecksumWriter, truncate_checksums
 from ariane.store.commit_log.log import CommitLog, Segments
@@ -132,7 +139,7 @@ def open_components(
     queues.drop_before(segments.base)
     commit_log = CommitLog(segments, executor)
     commit_log.set_end(scan.end)
-    if disk.size(layout.checkpoint) is None:
+    if disk.size(layout.checkpoint) != CHECKPOINT_BYTES:
         checkpoint = write_checkpoint(disk, layout.checkpoint, checkpoint)
     log.info(
         "store opened",
