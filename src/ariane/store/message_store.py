@@ -250,7 +250,7 @@ class MessageStore:
             components.queues.segment_bytes,
             (0, 0) if index is None else (index.capacity.slots, index.capacity.entries),
             components.queues.encoded_states(),
-            [] if index is None else [encode_index_file(*header) for header in index.headers()],
+            [] if index is None else [*map(encode_index_file, index.saved_files())],
         )
 
     def finish_checkpoint(self, checkpoint: Checkpoint) -> None:

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _INDEX_INTERVAL_MS = 50  # how long after its append a key may still be missing from the index
+_INDEX_CHECK_INTERVAL_MS = 31_000
 _EARLY_CHECKPOINT_INTERVAL_MS = 1000
 EARLY_CHECKPOINT_BYTES = 128 * 1024 * 1024
 EARLY_CHECKPOINT_ENTRIES = 250_000
@@ -90,6 +91,7 @@ class StoreService:
             (settings.queue_flush_thorough_interval_ms, self._make_durable),
             (_EARLY_CHECKPOINT_INTERVAL_MS, self._make_durable_early),
             (settings.clean_interval_ms, self._clean),
+            (_INDEX_CHECK_INTERVAL_MS, self._check_index),
         ]
         return [partial(every, clock, ms / 1000, action, ms / 1000) for ms, action in jobs]
 
@@ -141,6 +143,14 @@ class StoreService:
             log.warning("no checkpoint", extra={"reason": str(error)})
         except (OSError, StoreReadOnly) as error:  # the index raises StoreReadOnly when its sync fails
             store.flusher.failed(error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
+
+    async def _check_index(self) -> None:
+        """Checks one of the index files that were too large for the start."""
+        index = self.store.components.index
+        check = index.next_check() if index is not None else None
+        if index is not None and check is not None:
+            with index.lease():
+                await asyncio.get_running_loop().run_in_executor(self._executor, check)
 
     async def _clean(self) -> None:
         await self.clean()

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from ariane.store.index import index as index_module
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
@@ -72,3 +73,38 @@ def test_a_whole_index_is_not_complained_about(caplog: pytest.LogCaptureFixture,
         opened(disk, index_entries=8)
         opened(disk.crash_process(), index_entries=8)
     assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize("position", [40, 80, 104, 108, 116, 120, 200], ids=str)
+def test_a_flipped_bit_in_slots_or_entries_is_noticed_and_repaired(
+    caplog: pytest.LogCaptureFixture, position: int
+) -> None:
+    """Sixteen slots begin at byte 40, entry 1 at byte 124."""
+    disk = stopped(20)
+    path = INDEX / disk.names(INDEX)[1]
+    disk.flip_bit(path, position, 1)
+    with caplog.at_level(logging.WARNING):
+        store = opened(disk, index_entries=8)
+    assert found(store, 20) == 20
+    assert bool(warnings(caplog)) == (not 104 <= position < 124), "entry 0 is never used"
+
+
+def test_a_large_file_is_checked_while_the_store_runs_and_built_again_by_the_next_start(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "CHECKED_AT_START_BYTES", 300)
+    disk = stopped(20)
+    disk.flip_bit(INDEX / disk.names(INDEX)[0], 200, 1)
+    store = opened(disk, index_entries=8)
+    index = store.components.index
+    assert index is not None
+    assert warnings(caplog) == []
+    checks = 0
+    while (check := index.next_check()) is not None:
+        check()
+        checks += 1
+    assert checks >= 2
+    assert len(warnings(caplog)) == 1
+    assert "The next start builds it again" in warnings(caplog)[0]
+    store.close()
+    assert found(opened(disk, index_entries=8), 20) == 20

@@ -14,7 +14,7 @@ other. Apache ignores the directory. Numbers are big endian, except for the arra
         4  indexEntries
         4  number of index files
         4  number of queues
-           for each index file: its name (17), its header (40; store/index/entries.py)
+           for each index file: its name (17), its header (40; store/index/entries.py), CRC-32 of its entries (4)
            for each queue:
         1    length of the topic, and the topic
         4    queueId
@@ -42,11 +42,12 @@ from zlib import crc32
 from ariane.errors import StoreCorrupt, StoreFull
 from ariane.store.consume_queue.block_checksums import BlockChecksums
 from ariane.store.disk import Disk, read_all, replace_all
+from ariane.store.index.index import SavedIndexFile
 
 NAMES = ("state.0", "state.1")
 _MAGIC = b"ARIANE Q"
 _HEAD = struct.Struct(">8sqqqqqIIII")
-_INDEX_FILE = struct.Struct(">17s40s")
+_INDEX_FILE = struct.Struct(">17s40sI")
 _QUEUE = struct.Struct(">IqqqI")
 _CRC = struct.Struct(">I")
 
@@ -71,8 +72,7 @@ class SavedState:
     index_capacity: tuple[int, int] = (0, 0)
     """Slots and entries of an index file, zeros when there was no index."""
     queues: Mapping[QueueKey, QueueState] = field(default_factory=dict)
-    index_files: Sequence[tuple[str, bytes]] = ()
-    """Name and header of each."""
+    index_files: Sequence[SavedIndexFile] = ()
 
 
 def encode_queue(topic: str, queue_id: int, checksums: BlockChecksums, last_end: int) -> bytes:
@@ -82,8 +82,8 @@ def encode_queue(topic: str, queue_id: int, checksums: BlockChecksums, last_end:
     return b"".join((bytes([len(name)]), name, numbers, crcs, firsts))
 
 
-def encode_index_file(name: str, header: bytes) -> bytes:
-    return _INDEX_FILE.pack(name.encode(), header)
+def encode_index_file(file: SavedIndexFile) -> bytes:
+    return _INDEX_FILE.pack(file.name.encode(), file.header, file.entries_crc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def decode_state(data: bytes) -> SavedState:
             segment_bytes,
             (capacity[0], capacity[1]),
             dict(_decode_queues(data, begin, queues, segment_bytes)),
-            [(name.decode(), header) for name, header in _INDEX_FILE.iter_unpack(data[_HEAD.size : begin])],
+            [SavedIndexFile(name.decode(), *rest) for name, *rest in _INDEX_FILE.iter_unpack(data[_HEAD.size : begin])],
         )
     except (ValueError, IndexError, struct.error) as error:  # written so: not damage, but a fault of the writer
         raise StoreCorrupt(f"its fields do not fit each other ({error})") from error

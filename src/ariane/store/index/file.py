@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +124,7 @@ class IndexPages:
 
 
 _COPY_BYTES = 1 << 20
+_PHYSICAL_MAX = 2**63 - 1
 
 
 class IndexCapacity(NamedTuple):
@@ -138,6 +140,7 @@ class PendingEntries(NamedTuple):
     header: Header
     slots: Int32s
     first_number: int
+    data: bytes
 
 
 class IndexFile:
@@ -157,6 +160,10 @@ class IndexFile:
         self._map: memoryview | None = None
         self._reader = IndexReader(path, file, capacity.slots)
         self._sync_failed = False
+        self.entries_crc: int | None = 0 if header.is_empty else None
+        """CRC-32 of all entries, as they were written; None when it is not known."""
+        self.is_damaged = False
+        """Its bytes are not those that were written: the next start builds it again."""
 
     @classmethod
     def create(cls, disk: Disk, path: Path, capacity: IndexCapacity, header: Header) -> "IndexFile":
@@ -221,13 +228,16 @@ class IndexFile:
         heads[heads.view(np.uint32) >= number] = 0  # also negative ones, which are large as unsigned
         previous = previous_entries(slots, heads, number)
         entries = pack_entries(rows, self._seconds(rows), previous)
-        self._file.write(entries.tobytes(), self._reader.position(number))
-        return PendingEntries(self._header.with_rows(rows, int(np.count_nonzero(previous == 0))), slots, number)
+        data = entries.tobytes()
+        self._file.write(data, self._reader.position(number))
+        return PendingEntries(self._header.with_rows(rows, int(np.count_nonzero(previous == 0))), slots, number, data)
 
     def publish(self, pending: PendingEntries) -> None:
         """Makes the written entries visible. The header first: a reader thread that sees a head then sees its entry."""
         assert self._map is not None, "write_entries() maps the slots"
         self._header = pending.header
+        if self.entries_crc is not None:
+            self.entries_crc = crc32(pending.data, self.entries_crc)
         HEADER.pack_into(self._map, 0, *pending.header)
         # of entries in the same slot the last one wins
         self._heads()[pending.slots] = np.arange(pending.first_number, pending.header.entry_count)
@@ -300,6 +310,29 @@ class IndexFile:
             return False
         return self.is_empty or self._reader.physical_at(self._header.entry_count - 1) == self._header.end_physical
 
+    # --- checks -----------------------------------------------------------------------------------------------------
+
+    @property
+    def used_bytes(self) -> int:
+        """What a check has to read."""
+        return self._reader.position(min(self._header.entry_count, self._capacity.entries))
+
+    def checksum_entries(self, entry_count: int) -> int:
+        """CRC-32 of the entries before this number. Reads them; for a thread."""
+        end = self._reader.position(min(entry_count, self._capacity.entries))
+        position, crc = self._reader.position(1), 0
+        while position < end and (data := self._file.read(min(_COPY_BYTES, end - position), position)):
+            crc, position = crc32(data, crc), position + len(data)
+        return crc
+
+    def has_valid_slots(self, entry_count: int) -> bool:
+        """Whether each slot leads to its newest entry before this number, or to a later one that was just added. Reads
+        the whole file; for a thread."""
+        begin, slots = self._header.begin_physical, self._capacity.slots
+        expected = rebuild_slots(self._reader.scan(entry_count), slots, begin, _PHYSICAL_MAX).heads
+        found = np.frombuffer(self._file.read(slots * SLOT_BYTES, HEADER_BYTES), SLOT_TYPE)
+        return len(found) == slots and bool(((found == expected) | (found >= entry_count)).all())
+
     def keep_before(self, physical: int) -> int:
         """Drops the messages from `physical` on, and rebuilds header and slots from the remaining entries.
 
@@ -314,6 +347,8 @@ class IndexFile:
         slot_count = int(np.count_nonzero(rebuilt.heads))
         header = self._header.truncated(rebuilt.entry_count, slot_count, rebuilt.last_physical, rebuilt.last_seconds)
         self._rewrite(header, rebuilt.heads.tobytes())
+        if rebuilt.entry_count != end:
+            self.entries_crc = self.checksum_entries(rebuilt.entry_count)
         return physical
 
     def _rewrite(self, header: Header, slots: bytes) -> None:

@@ -283,9 +283,23 @@ class IndexHits(NamedTuple):
     last_update_physical: int
 
 
+class SavedIndexFile(NamedTuple):
+    """What a file held at a checkpoint."""
+
+    name: str
+    header: bytes
+    entries_crc: int
+
+
+CHECKED_AT_START_BYTES = 64 * 1024 * 1024
+"""So much of the newest files is read by a start: in a fraction of a second if it is cached."""
+_PHYSICAL_MAX = 2**63 - 1
+
+
 class Index:
     def __init__(self, directory: IndexDirectory) -> None:
         self._directory = directory
+        self._unchecked: list[IndexFile] = []
         self._end_physical = _end_of(directory.files)
         self.damaged_from: int | None = None
         """The first message whose entries were lost through damage, of those that were thought durable."""
@@ -322,32 +336,60 @@ class Index:
         """Slots and entries of a file."""
         return self._directory.capacity
 
-    def headers(self) -> list[tuple[str, bytes]]:
-        """Name and header of each file that has entries, for the next start."""
-        return [(file.path.name, HEADER.pack(*file.header)) for file in self._directory.files if not file.is_empty]
+    def saved_files(self) -> list[SavedIndexFile]:
+        """Each file that has entries, for the next start: it builds again what is not listed."""
+        return [
+            SavedIndexFile(file.path.name, HEADER.pack(*file.header), file.entries_crc)
+            for file in self._directory.files
+            if not file.is_empty and not file.is_damaged and file.entries_crc is not None
+        ]
 
-    def restore(self, expected: Sequence[tuple[str, bytes]], log_end: int, *, crashed: bool) -> int | None:
+    def restore(self, expected: Sequence[SavedIndexFile], log_end: int, *, crashed: bool) -> int | None:
         """Opens the files as a checkpoint left them, when the log was indexed up to `log_end`.
 
         A missing or damaged file is dropped with all later ones. Returns the physical offset from which messages have
-        to be added again; None when none is missing.
+        to be added again; None when none is missing. Of large files only the headers are checked here, the rest by
+        `check_next`.
         """
         if crashed:
             self.after_crash(log_end)
         else:
             self.after_clean_stop()
-        files = {file.path.name: file for file in self._directory.files}
-        missing_from = self.damaged_from
-        for number, (name, header) in enumerate(expected):
-            file = files.get(name)
-            if file is None or not _continues(file.header, Header.parse(header), is_last=number == len(expected) - 1):
-                begin = Header.parse(header).begin_physical
-                self.truncate(begin)
-                missing_from = begin if missing_from is None else min(missing_from, begin)
-                log.error("the index is damaged, it is built again from the log", extra={"file": name, "from": begin})
-                break
         self.truncate(log_end)
+        files = {file.path.name: file for file in self._directory.files}
+        unchecked = _beyond(CHECKED_AT_START_BYTES, self._directory.files)
+        missing_from = self.damaged_from
+        for number, saved in enumerate(expected):
+            file, header = files.get(saved.name), Header.parse(saved.header)
+            is_cut = crashed and number == len(expected) - 1
+            if file is None or not _is_as_saved(file, header, saved.entries_crc, is_cut, file not in unchecked):
+                self.truncate(header.begin_physical)
+                missing_from = min(
+                    header.begin_physical, header.begin_physical if missing_from is None else missing_from
+                )
+                fields = {"file": saved.name, "from": header.begin_physical}
+                log.error("the index is damaged: it is built again from the log", extra=fields)
+                break
+        self._unchecked = [file for file in unchecked if file in self._directory.files]
+        for file in self._directory.files:
+            if file not in unchecked and not file.has_valid_slots(file.header.entry_count):
+                log.error("the slots of an index file are damaged: built again", extra={"file": str(file.path)})
+                file.keep_before(_PHYSICAL_MAX)
         return missing_from
+
+    def checksum_all(self) -> None:
+        """Computes checksums of files without any: those of Apache, or of a store without a saved state. Blocks."""
+        for file in self._directory.files:
+            if file.entries_crc is None:
+                file.entries_crc = file.checksum_entries(file.header.entry_count)
+
+    def next_check(self) -> Callable[[], None] | None:
+        """What a thread has to call, under a lease, to check one more large file; None when all are checked."""
+        while self._unchecked:
+            file = self._unchecked.pop()
+            if file in self._directory.files and file.entries_crc is not None:
+                return partial(_check_file, file, file.header.entry_count, file.entries_crc)
+        return None
 
     def after_clean_stop(self) -> None:
         """Keeps every file whose header agrees with its entries; messages after `end_physical` must be added again."""
@@ -497,16 +539,35 @@ class Index:
         self._directory.close()
 
 
-def _continues(header: Header, saved: Header, *, is_last: bool) -> bool:
-    """Whether a file has what it had when its header was saved; the last one may have got more since."""
-    if not is_last:
-        return header == saved
-    return (
-        header.entry_count >= saved.entry_count
-        and header.begin_physical == saved.begin_physical
-        and header.begin_timestamp_ms == saved.begin_timestamp_ms
-        and (header.entry_count > saved.entry_count or header == saved)
-    )
+def _beyond(bytes_max: int, files: Sequence[IndexFile]) -> list[IndexFile]:
+    """The files, from the newest on, that are beyond so many bytes together."""
+    total, found = 0, []
+    for file in reversed(files):
+        total += file.used_bytes
+        if total > bytes_max:
+            found.append(file)
+    return found
+
+
+def _is_as_saved(file: IndexFile, saved: Header, entries_crc: int, is_cut: bool, is_read: bool) -> bool:
+    """Whether a file has what it had when it was saved. Its checksum then counts for what is added to it."""
+    header = file.header
+    if is_cut:  # its end was computed from its entries, which have whole seconds only
+        header, saved = header._replace(end_timestamp_ms=0), saved._replace(end_timestamp_ms=0)
+    if header != saved:
+        return False
+    if file.entries_crc is None:
+        file.entries_crc = file.checksum_entries(header.entry_count) if is_read else entries_crc
+    return file.entries_crc == entries_crc
+
+
+def _check_file(file: IndexFile, entry_count: int, entries_crc: int) -> None:
+    if file.checksum_entries(entry_count) != entries_crc or not file.has_valid_slots(entry_count):
+        file.is_damaged = True
+        log.error(
+            "an index file is damaged: messages may not be found by key. The next start builds it again",
+            extra={"file": str(file.path)},
+        )
 
 
 def _end_of(files: Sequence[IndexFile]) -> int:

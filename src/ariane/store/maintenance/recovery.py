@@ -133,6 +133,7 @@ def open_components(
     queues.truncate(scan.end)
     if index is not None:
         index.truncate(scan.end)
+        index.checksum_all()
     truncate_checksums(disk, layout.commit_log_checksums, segments, scan.end)
     end_log(segments, scan.end)
     deletions.fit(segments.base, scan.end)
