@@ -45,7 +45,7 @@ chaos: $(STAMP) ## Kill -9 two hundred times; flip 500 bits; damage 500 files; c
 	@ARIANE_KILLS=200 ARIANE_FLIPS=500 $(BIN)/pytest tests/store/test_kill.py tests/store/commit_log/test_checked_blocks.py
 	@ARIANE_ORDERED_KILLS=20 ARIANE_DELAYED_KILLS=20 $(BIN)/pytest tests/cluster/test_ordered_kill.py tests/cluster/test_delayed_kill.py
 	@$(BIN)/python -m tests.chaos.kills 200
-	@ARIANE_DAMAGES=500 $(BIN)/pytest tests/store/test_file_damage.py
+	@ARIANE_DAMAGES=500 $(BIN)/pytest tests/store/test_file_damage.py tests/broker/test_server_on_damaged_files.py
 	@$(BIN)/python -m tests.chaos.power_cut
 
 bench: $(STAMP) ## Beside Apache RocketMQ, NATS and Redis, for docs/performance.md (OPTIONS=--quick: a smoke run)
