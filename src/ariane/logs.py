@@ -15,7 +15,6 @@ A program that uses Ariane as a library keeps its own logging: only `configure`,
 handler that writes.
 """
 
-import asyncio
 import json
 import logging
 import math
@@ -25,7 +24,10 @@ from collections.abc import Hashable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 VALUE_LENGTH_MAX = 1_000
 _HANDLER = "ariane"
@@ -79,6 +81,8 @@ class RepeatedWarnings:
 
     def warning(self, event: str, subject: Hashable, fields: Mapping[str, object]) -> None:
         """`subject` is what the warning is about, such as a group: each subject has its own lines."""
+        import asyncio  # here, for commands that only configure their log
+
         loop = asyncio.get_running_loop()
         key = event, subject
         known = self._repeated.get(key)
@@ -96,7 +100,7 @@ class RepeatedWarnings:
         known.fields = fields
         known.left_out += 1
 
-    def _report(self, key: tuple[str, Hashable], loop: asyncio.AbstractEventLoop) -> None:
+    def _report(self, key: tuple[str, Hashable], loop: "AbstractEventLoop") -> None:
         known = self._repeated[key]
         self._logger.warning(key[0], extra={**known.fields, "repeated": known.left_out})
         known.logged_at, known.left_out = loop.time(), 0

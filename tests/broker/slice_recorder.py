@@ -1,5 +1,7 @@
 """A broker in a process of its own that measures how long each callback holds its event loop.
 
+The time in which the thread waited for a processor is not counted: on a busy machine it says nothing of the broker.
+
 python -m tests.broker.slice_recorder DIRECTORY     prints its address, then answers lines of its standard input:
 
 reset      forgets what was measured
@@ -13,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 from ariane.broker.server import running
@@ -65,6 +67,8 @@ def recording_broker(directory: Path, **settings: Any) -> Iterator[RecordingBrok
 
 # --- in the broker's process ---
 
+_SCHEDULING = Path("/proc/thread-self/schedstat")
+
 
 class Recorder:
     def __init__(self) -> None:
@@ -74,13 +78,18 @@ class Recorder:
         run = asyncio.Handle._run  # what the event loop calls for each callback
 
         def timed(handle: asyncio.Handle) -> None:
-            began = perf_counter()
+            began, waited = perf_counter_ns(), _waited_ns()
             run(handle)
-            took = perf_counter() - began
+            took = (perf_counter_ns() - began - _waited_ns() + waited) / 1e9
             if took > self.longest.seconds:
                 self.longest = Slice(took, repr(handle)[:500])
 
         asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
+
+
+def _waited_ns() -> int:
+    """For how long this thread was ready to run, and others had the processors."""
+    return int(_SCHEDULING.read_text().split()[1])
 
 
 async def _main(directory: Path, settings: dict[str, Any]) -> None:
