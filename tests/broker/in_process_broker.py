@@ -35,6 +35,7 @@ from ariane.rpc.handlers import HandlerTable
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.transport.memory_budget import MemoryBudget
 from ariane.transport.pool import Pool
 from ariane.transport.server import Server
 from ariane.transport.settings import TlsSettings, TransportSettings
@@ -102,6 +103,7 @@ async def in_process_broker(
     waiting_max: int = 10_000,
     pulls_max: int = 100_000,
     pulls_per_connection_max: int = 20_000,
+    memory: MemoryBudget | None = None,
     store: dict[str, Any] | None = None,
     fast_path: bool = True,
     access: AccessControl | None = None,
@@ -113,7 +115,7 @@ async def in_process_broker(
     settings = BrokerSettings(store=stored, name="broker-a", port=0, **changes)
     async with (
         StoreService.open(stored, clock, STORE_HOST) as service,
-        PullWaiters.open(clock, pulls_max, pulls_per_connection_max) as pull_waiters,
+        PullWaiters.open(clock, pulls_max, pulls_per_connection_max, memory) as pull_waiters,
     ):
         service.store.components.dispatcher.on_arrivals(pull_waiters.on_arrivals)
         tables = Topics(settings, None, clock), Groups(settings, None, clock), ConsumerOffsets(None), Clients()

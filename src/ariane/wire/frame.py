@@ -90,6 +90,11 @@ class Command(msgspec.Struct, kw_only=True):
             return from_json(kind, self.raw_ext)
         return from_ext(kind, self.ext)
 
+    def drop_content(self) -> None:
+        """Keeps only what a response needs. For a request that waits, whose fields are read."""
+        self.raw_ext, self.ext_texts, self.body = _NO_EXT, {}, b""
+        self.remark = self.language = None
+
     @property
     def language_code(self) -> Language:
         """Clients send a name in any case (`JAVA`, `other`), a number, or nothing."""

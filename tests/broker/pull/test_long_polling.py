@@ -11,6 +11,7 @@ import pytest
 from ariane.broker.pull.long_polling import PullWaiter
 from ariane.errors import RequestFailed
 from ariane.testing import FakeClock
+from ariane.transport.memory_budget import MemoryBudget
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import request_command
 from ariane.wire.frame import encode_frame
@@ -224,6 +225,36 @@ async def test_one_connection_does_not_take_all_places(tmp_path: Path) -> None:
             await broker.call(a_pull(sys_flag=SUSPEND))
         await other.send(encode_frame(request_command(a_pull(sys_flag=SUSPEND), opaque=1)))
         await until(lambda: len(broker.pull_waiters) == 2)
+
+
+@pytest.mark.parametrize("subscription", ["x" * 30_000, "||".join(map(str, range(500)))])
+async def test_a_waiting_pull_counts_with_its_subscription(tmp_path: Path, subscription: str) -> None:
+    memory = MemoryBudget(200_000)
+    request = a_pull(sys_flag=SUSPEND, subscription=subscription)
+    async with in_process_broker(tmp_path, memory=memory) as broker, connected(broker.server) as client:
+        await client.send(b"".join(encode_frame(request_command(request, opaque=number)) for number in range(1, 21)))
+        refused = await client.read()
+        assert (refused.code, "the memory of all connections" in (refused.remark or "")) == (
+            ResponseCode.SYSTEM_BUSY,
+            True,
+        )
+        assert 2 <= len(broker.pull_waiters) <= 8
+        broker.pull_waiters.respond_all()
+        assert memory.used == 0
+
+
+async def test_a_waiting_pull_holds_neither_its_header_nor_a_body(tmp_path: Path) -> None:
+    """Twenty thousand may wait on one connection."""
+    async with in_process_broker(tmp_path) as broker, connected(broker.server) as client:
+        command = request_command(a_pull(sys_flag=SUSPEND), opaque=7)
+        command.ext_texts, command.body = {**command.ext, "unknown": "x" * 30_000}, b"x" * 1_000_000
+        await client.send(encode_frame(command))
+        await until(lambda: len(broker.pull_waiters) == 1)
+        (pull,) = (pull for waiting in broker.pull_waiters._by_queue.values() for pull in waiting)
+        assert len(pull.call.command.body) + len(bytes(pull.call.command.raw_ext)) + len(pull.call.command.ext) == 0
+        await broker.call(a_send(b"at last"))
+        response = await client.read()
+        assert (response.opaque, response.code) == (7, ResponseCode.SUCCESS)
 
 
 async def test_an_arrival_looks_at_its_own_queue_only(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ Apache's broker; clients compare the tag itself. An SQL filter reads the record'
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from ariane.errors import ExpressionError, RecordError, RequestFailed
@@ -22,6 +23,7 @@ ALL = "*"
 _SEPARATOR = "||"
 TAGS_LENGTH_MAX = 32 * 1024
 """As much as fits the header of a pull."""
+_NUMBER_BYTES = getsizeof(2**31 - 1)
 _CACHED_FILTERS = 512
 _CACHED_LENGTH_MAX = 1024  # above, a filter is made anew for each pull; what is behind it stays cached
 
@@ -34,6 +36,8 @@ class MessageFilter:
     """From the tags code of a queue's entry: whether the message may match."""
     record_match: Callable[[memoryview], bool] | None = None
     """From the stored record: whether it does."""
+    bytes_held: int = 0
+    """Memory that this filter does not share with others."""
 
     def matches(self, tags_code: int, record: memoryview | None) -> bool:
         """Both parts at once; without a record, whether the message may match."""
@@ -97,8 +101,8 @@ def _tag_filter(subscription: Subscription) -> MessageFilter:
     if not expression or expression == ALL:
         return MATCH_ALL
     # C++ clients send no codes with their heartbeats. A message without a tag has the code 0, which no tag has but "".
-    codes = subscription.code_set or [java_hash(tag) for tag in _tags(expression)]
-    return MessageFilter(tag_match=frozenset(codes).__contains__)
+    codes = frozenset(subscription.code_set or [java_hash(tag) for tag in _tags(expression)])
+    return MessageFilter(tag_match=codes.__contains__, bytes_held=getsizeof(codes) + _NUMBER_BYTES * len(codes))
 
 
 def _tags(expression: str) -> list[str]:

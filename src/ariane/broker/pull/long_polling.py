@@ -10,6 +10,7 @@ The pulls that it wakes run after the whole chunk of messages is in the log, so 
 
 import asyncio
 import math
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,9 +31,10 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.pull import Pull
 
 PULLS_MAX = 100_000
-"""Apache's pullThreadPoolQueueCapacity. A waiting pull takes about 2 KiB, which count in the memory of connections."""
+"""Apache's pullThreadPoolQueueCapacity."""
 
 PULL_BYTES = 2048
+"""What a waiting pull takes, without its subscription. Both count in the memory of connections."""
 
 PULLS_PER_CONNECTION_MAX = 20_000
 """So that one client cannot use up the limit of all. A client has one pull for each of its queues."""
@@ -52,6 +54,7 @@ class PullWaiter:
     resume: Callable[["PullWaiter", bool], None]
     """Reads again. True: respond with what there is. False: a message arrived; wait on if it does not match."""
     tick: int = 0
+    size: int = 0
 
 
 class PullWaiters:
@@ -65,7 +68,7 @@ class PullWaiters:
         memory: MemoryBudget | None = None,
     ) -> None:
         self._clock = clock
-        self._memory = memory or MemoryBudget((pulls_max + 1) * PULL_BYTES)
+        self._memory = memory or MemoryBudget(sys.maxsize)
         self._pulls_max = pulls_max
         self._pulls_per_connection_max = pulls_per_connection_max
         self._by_queue: dict[tuple[str, int], set[PullWaiter]] = {}
@@ -108,7 +111,9 @@ class PullWaiters:
             return False
         connection = pull.call.connection
         own = self._by_connection.get(connection)
-        self._check_room(0 if own is None else len(own))
+        pull.call.command.drop_content()
+        pull.size = _size_of(pull)
+        self._check_room(0 if own is None else len(own), pull.size)
         pull.tick = math.ceil((self._clock.monotonic() + min(wait_s, WAIT_S_MAX)) / _TICK_S)
         if own is None:
             self._by_connection[connection] = set()
@@ -123,12 +128,12 @@ class PullWaiters:
         self._add(pull)
         return True
 
-    def _check_room(self, of_connection: int) -> None:
+    def _check_room(self, of_connection: int, size: int) -> None:
         if self._count >= self._pulls_max:
             raise _too_many(self._count, "on this broker", f"pullThreadPoolQueueCapacity = {self._pulls_max}")
         if of_connection >= self._pulls_per_connection_max:
             raise _too_many(of_connection, "on this connection", f"the limit is {self._pulls_per_connection_max}")
-        if not self._memory.has_room(PULL_BYTES):
+        if not self._memory.has_room(size):
             limit = f"the memory of all connections is used up (memory_bytes_max = {self._memory.bytes_max})"
             raise _too_many(self._count, "on this broker", limit)
 
@@ -141,7 +146,7 @@ class PullWaiters:
             self._sleepers.spawn(self._sleep_until(pull.tick))
         due.add(pull)
         self._count += 1
-        self._memory.reserve(PULL_BYTES)
+        self._memory.reserve(pull.size)
 
     def _remove(self, pull: PullWaiter) -> None:
         key = (pull.request.topic, pull.request.queue_id)
@@ -152,7 +157,7 @@ class PullWaiters:
         self._by_connection[pull.call.connection].discard(pull)
         self._by_tick[pull.tick].discard(pull)
         self._count -= 1
-        self._memory.release(PULL_BYTES)
+        self._memory.release(pull.size)
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
@@ -225,6 +230,17 @@ class PullWaiters:
         for pull in tuple(self._by_connection[connection]):
             self._remove(pull)
         del self._by_connection[connection]
+
+
+def _size_of(pull: PullWaiter) -> int:
+    """Bytes that it holds. A client chooses how long its subscription is."""
+    request = pull.request
+    return (
+        PULL_BYTES
+        + sys.getsizeof(request.subscription)
+        + sys.getsizeof(request.expression_type)
+        + pull.filter.bytes_held
+    )
 
 
 def _too_many(count: int, where: str, limit: str) -> RequestFailed:
