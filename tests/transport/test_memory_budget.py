@@ -85,6 +85,17 @@ def test_parked_requests_count_and_are_not_closed() -> None:
     assert budget.used == 0
 
 
+def test_parked_requests_leave_room_for_frames() -> None:
+    """Those who park requests hold no bytes that could be closed; others would be closed in their place."""
+    budget = MemoryBudget(100)
+    while budget.has_room(5):
+        budget.reserve(5)
+    peer = Peer("a", budget)
+    peer.hold(25, 0)
+    assert not peer.aborted
+    assert budget.reserved == 75
+
+
 async def send_half(client: RawClient, size: int) -> None:
     """The beginning of a frame of twice the size."""
     frame = request_frame(body=bytes(2 * size))

@@ -64,7 +64,8 @@ class MemoryBudget:
                 self._closing = False
 
     def has_room(self, size: int) -> bool:
-        return self.used + size <= self.bytes_max
+        """Whether a request may be parked. Parked ones leave a quarter: frames that are received always find some."""
+        return self.reserved + size <= self.bytes_max * 3 // 4 and self.used + size <= self.bytes_max
 
     def reserve(self, size: int) -> None:
         self.reserved += size

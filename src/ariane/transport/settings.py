@@ -77,8 +77,8 @@ class TransportSettings:
         minimum=32 * MiB,
         maximum=1024 * 1024 * MiB,
         doc="Memory that all connections of a server may hold together: frames half received, responses not yet read, "
-        "pulls that wait. At the limit the connection that holds the most for the longest time is closed. Small "
-        "requests are not affected.",
+        "pulls that wait (three quarters at most). At the limit the connection that holds the most for the longest "
+        "time is closed. Small requests are not affected.",
     )
     connections_max: int = setting(
         10_000,
