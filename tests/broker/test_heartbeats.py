@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ariane.broker.groups.members import ClientLimits
-from ariane.model.group import GroupConfig
+from ariane.model.group import GroupConfig, Subscription
 from ariane.wire.codes import RequestCode, ResponseCode
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.requests.clients import (
@@ -161,6 +161,24 @@ async def test_a_giant_heartbeat_is_refused() -> None:
     subscriptions = [subscription(f"topic-{number}", "x" * 2000) for number in range(600)]
     async with running(group_broker()) as server, connected_client(server) as client:
         assert "the limit is 1048576" in (await client.error_response(heartbeat("c", consumer("g", *subscriptions))))[1]
+
+
+@pytest.mark.parametrize("expression", ["x" * 900_000, "||".join(map(str, range(8_000)))])
+async def test_one_connection_does_not_fill_the_memory_with_subscriptions(expression: str) -> None:
+    """Each heartbeat is short enough, but each names another group, and all of them stay."""
+    broker = group_broker()
+    long = Subscription(topic="orders", sub_string=expression)
+    async with running(broker) as server, connected_client(server) as client, connected_client(server) as other:
+        for number in range(20):
+            response = await client.send_request(heartbeat("c", consumer(f"g{number}", long)))
+            if response.code != ResponseCode.SUCCESS:
+                break
+        assert "at most 4194304 are allowed" in (response.remark or "")
+        assert 3 <= number <= 5
+        await client.call(UnregisterClient(client_id="c", producer_group="", consumer_group="g0"))
+        await client.call(heartbeat("c", consumer("again", long)))
+        await client.call(heartbeat("c", consumer("again", long)))
+        await other.call(heartbeat("other", consumer("g0", ORDERS)))
 
 
 async def test_a_subscription_is_checked_before_the_consumer_starts() -> None:

@@ -10,6 +10,7 @@ is stored.
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Set
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -141,6 +142,8 @@ class ClientLimits:
     """Of one connection, as producer and as consumer together."""
     topics_max: int = 1_000
     """Subscribed by one member."""
+    subscription_bytes_max: int = 4 * 1024 * 1024
+    """Of one connection in all its groups: they stay in memory while it is connected."""
 
 
 def client_id_problem(client_id: str) -> str | None:
@@ -172,6 +175,20 @@ def heartbeat_problem(heartbeat: HeartbeatData, groups: Set[tuple[str, str]], li
     return None
 
 
+_SUBSCRIPTION_BYTES = 256
+_TAG_BYTES = 128
+
+
+def subscription_bytes(consumer: ConsumerData) -> int:
+    """About how much memory the subscriptions of one member take."""
+    return sum(
+        _SUBSCRIPTION_BYTES
+        + sys.getsizeof(subscription.sub_string)
+        + _TAG_BYTES * (subscription.sub_string.count("||") + len(subscription.tags_set) + len(subscription.code_set))
+        for subscription in consumer.subscription_data_set
+    )
+
+
 # --- all clients ---
 
 log = logging.getLogger(__name__)
@@ -189,6 +206,8 @@ class _ClientEntry:
     member: Member
     producing: set[str] = field(default_factory=set)
     consuming: set[str] = field(default_factory=set)
+    subscription_bytes: dict[str, int] = field(default_factory=dict)
+    """By group that it consumes in."""
 
 
 class Clients:
@@ -265,6 +284,7 @@ class Clients:
             self._producers.setdefault(producer.group_name, {})[connection] = member
         for consumer in heartbeat.consumer_data_set:
             entry.consuming.add(consumer.group_name)
+            entry.subscription_bytes[consumer.group_name] = subscription_bytes(consumer)
             self._consume(
                 consumer, replace(member, subscription_set=subscription_set_of(consumer.subscription_data_set))
             )
@@ -302,11 +322,22 @@ class Clients:
         if entry is not None:
             joining |= {("producer", name) for name in entry.producing}
             joining |= {("consumer", name) for name in entry.consuming}
-        problem = heartbeat_problem(heartbeat, joining, self._limits)
+        problem = heartbeat_problem(heartbeat, joining, self._limits) or self._size_problem(heartbeat, entry)
         for role, name in joining:
             problem = problem or self._member_limit_problem(connection, role, name)
         if problem is not None:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, problem)
+
+    def _size_problem(self, heartbeat: HeartbeatData, entry: _ClientEntry | None) -> str | None:
+        sizes = {} if entry is None else dict(entry.subscription_bytes)
+        sizes |= {consumer.group_name: subscription_bytes(consumer) for consumer in heartbeat.consumer_data_set}
+        size, size_max = sum(sizes.values()), self._limits.subscription_bytes_max
+        if size <= size_max:
+            return None
+        return (
+            f"the subscriptions of this connection would take {size} bytes, at most {size_max} are allowed: use "
+            "shorter expressions, or several client instances"
+        )
 
     def _member_limit_problem(self, connection: Connection, role: str, name: str) -> str | None:
         group = self._groups.get(name)
@@ -374,6 +405,7 @@ class Clients:
     def _leave_consumers(self, connection: Connection, name: str) -> None:
         if connection in self._entries:
             self._entries[connection].consuming.discard(name)
+            self._entries[connection].subscription_bytes.pop(name, None)
         group = self._groups.get(name)
         if group is None or not group.leave(connection):
             return
