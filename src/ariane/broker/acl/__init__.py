@@ -1,1 +1,1 @@
-"""Access control: accounts, their rules, and the guard that checks each request."""
+"""Access control of the broker: what each request requires, and the guard that checks it (accounts: ariane/acl)."""

@@ -107,11 +107,6 @@ def _topic_read(request: Any) -> Requirements:
     return _topic(request.topic, SUB)
 
 
-def _queue_entries(request: messages.QueryConsumeQueue) -> Requirements:
-    yield from _topic(request.topic, SUB)
-    yield from _group(request.consumer_group)
-
-
 def _progress(request: groups.GetConsumeStats) -> Requirements:
     yield from _topic(request.topic, ANY)
     yield from _group(request.consumer_group)
@@ -158,7 +153,7 @@ _REQUIREMENTS: dict[type[Request[Any]], Callable[[Any], Requirements]] = {
     pull.LitePull: _consume,
     fast_frames.PullFields: _consume,
     messages.QueryMessages: _topic_read,
-    messages.QueryConsumeQueue: _queue_entries,
+    messages.QueryConsumeQueue: _consume,
     clients.Heartbeat: _heartbeat,
     clients.UnregisterClient: _consumer_group,
     clients.GetConsumerIds: _consumer_group,
