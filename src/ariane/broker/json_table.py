@@ -6,19 +6,21 @@ The file format is Apache's. A save replaces the file and its copy atomically, w
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from ariane.clock import Clock
 from ariane.errors import StoreError
-from ariane.lifecycle import background, every
+from ariane.lifecycle import TaskSet, background, every
 from ariane.store.config.table_file import load_config, save_config
 from ariane.store.disk import Disk
+
+T = TypeVar("T")
 
 
 class Encodable(Protocol):
@@ -76,6 +78,8 @@ class Autosave:
         self._file_lock = Lock()
         self._written = 0
         self._saving = asyncio.Lock()
+        self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+        self._runner = TaskSet()
         self.changes = 0
         """The number of changes so far."""
         self.saved_changes = 0
@@ -105,6 +109,33 @@ class Autosave:
             if self.saved_changes < changes:
                 await self._save_in_thread()
 
+    def when_saved(self, action: Callable[[], T]) -> "asyncio.Future[T]":
+        """Calls `action` when all changes so far are durable, in the order of these calls, and returns its result.
+
+        It is called also if the result is not awaited any more: what a client sent is stored although it hangs up.
+        """
+        result = asyncio.get_running_loop().create_future()
+        self._waiting.append((action, result))
+        if not self._runner:
+            self._runner.spawn(self._run_waiting())
+        return result
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there are actions that were not called yet: later ones must come after them."""
+        return bool(self._waiting)
+
+    async def _run_waiting(self) -> None:
+        while self._waiting:
+            failure: StoreError | None = None
+            try:
+                await self.saved()
+            except StoreError as error:
+                failure = error
+            waiting, self._waiting = self._waiting, []
+            for action, result in waiting:
+                _settle(result, action, failure)
+
     async def save_if_changed(self) -> None:
         """As `saved`, but a failure is logged, and the next call tries again."""
         try:
@@ -119,6 +150,7 @@ class Autosave:
             async with background(partial(every, clock, interval_s, self.save_if_changed, interval_s)):
                 yield
         finally:
+            await self._runner.wait()
             if self.saved_changes < self.changes:
                 self.save()
 
@@ -146,3 +178,19 @@ class Autosave:
                     "saved as soon as possible; free disk space, or check the permissions of the directory"
                 ) from error
             self._written = number
+
+
+def _settle(result: "asyncio.Future[T]", action: Callable[[], T], failure: StoreError | None) -> None:
+    """Nobody waits for a result that is done already: it was cancelled."""
+    try:
+        if failure is not None:
+            raise failure
+        outcome = action()
+    except Exception as error:
+        if not result.done():
+            result.set_exception(error)
+    else:
+        if not result.done():
+            result.set_result(outcome)
+        elif isinstance(outcome, Coroutine):
+            outcome.close()

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -87,6 +88,7 @@ _PERMISSION_MAX = Permission.READ_WRITE | Permission.INHERIT | Permission.PRIORI
 _NAMES_SHOWN = 10
 
 Listener = Callable[[TopicConfig | None], None]
+T = TypeVar("T")
 
 
 class CreationLimit:
@@ -311,11 +313,15 @@ class Topics:
 
     def is_saved(self, topic: str) -> bool:
         """Whether the file has the topic as it is now: without it, a message would be out of reach after a crash."""
-        return topic not in self._unsaved
+        return topic not in self._unsaved and not self._autosave.has_waiting
 
     async def saved(self) -> None:
         """Waits until all changes so far are durable. StoreError if the file cannot be written."""
         await self._autosave.saved()
+
+    def when_saved(self, action: Callable[[], T]) -> Awaitable[T]:
+        """The result of `action`, which is called then, in order, and also if nobody awaits it any more."""
+        return self._autosave.when_saved(action)
 
     @asynccontextmanager
     async def autosave(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:

@@ -9,9 +9,13 @@ import pytest
 
 from ariane.client.producer.producer import Producer
 from ariane.errors import RequestFailed
+from ariane.model.address import Address
 from ariane.model.ids import QueueOffset
 from ariane.rpc.caller import Caller
 from ariane.wire.codes import ResponseCode
+from ariane.wire.exchange import request_command
+from ariane.wire.frame import encode_frame
+from ariane.wire.record.read import decode
 from ariane.wire.requests.clients import ConsumerData, Heartbeat, HeartbeatData
 from ariane.wire.requests.offsets import UpdateConsumerOffset
 from tests.broker.brokers import RunningBroker, running_broker, running_cluster
@@ -40,6 +44,30 @@ async def test_a_topic_that_a_send_creates_is_on_the_disk_before_the_response(tm
     async with running_broker(tmp_path, auto_create_topics=True) as broker, caller() as calls:
         await calls.call(broker.address, message(topic="fresh"))
         assert "fresh" in topics_on_disk(broker)
+
+
+async def test_one_way_sends_to_a_new_topic_are_stored_in_order_although_the_client_hangs_up(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, auto_create_topics=True) as broker:
+        sends = [message(topic="fresh", queue_id=0, body=b"%d" % number) for number in range(20)]
+        store, are_stored = broker.parts.store.store, asyncio.Event()
+
+        def on_arrival(topic: str, queue_id: int, end: int, tags_code: int) -> None:
+            if end == len(sends):
+                are_stored.set()
+
+        store.components.dispatcher.on_arrival(on_arrival, topic="fresh")
+        address = Address.parse(broker.address)
+        _, writer = await asyncio.open_connection(address.host, address.port)
+        frames = [encode_frame(request_command(send, opaque=1 + n, oneway=True)) for n, send in enumerate(sends)]
+        for frame in frames:
+            writer.write(frame)
+            await writer.drain()
+            await asyncio.sleep(0)  # some come while the table is being saved
+        writer.close()
+        async with asyncio.timeout(10):
+            await are_stored.wait()
+        stored = store.reader.read("fresh", 0, 0, 100).slices
+        assert [decode(record).body for record in stored] == [send.body for send in sends]
 
 
 async def test_many_new_topics_are_saved_together(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ the fast path from the bytes of a chunk (fast_path.py). Both paths decode to the
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ariane.broker.coalescer import Coalescer
 from ariane.broker.groups.configs import Groups
@@ -135,17 +136,19 @@ class SendHandlers:
             raise self._refused(error) from error
         return self._respond((appended,), queue_id, properties)
 
-    async def _send_when_saved(self, request: Send, call: Call) -> SendResponse | Deferred:
-        """To a topic that was created or changed just now: before the file has it, a crash would hide the message."""
-        await self._topics_saved()
-        outcome = self._send(request, call)
-        return outcome if isinstance(outcome, SendResponse | Deferred) else await outcome
+    def _send_when_saved(self, request: Send, call: Call) -> Awaitable[SendResponse | Deferred]:
+        """To a topic that was created or changed just now: before the file has it, a crash would hide the message.
 
-    async def _topics_saved(self) -> None:
+        It is stored also if the connection closes meanwhile, as after one-way sends.
+        """
+        return self._result_of(self.topics.when_saved(partial(self._send, request, call)))
+
+    async def _result_of(self, sent: Awaitable[Sent]) -> SendResponse | Deferred:
         try:
-            await self.topics.saved()
+            outcome = await sent
         except StoreError as error:
             raise self._refused(error) from error
+        return outcome if isinstance(outcome, SendResponse | Deferred) else await outcome
 
     def _draft(
         self, request: Send, call: Call, entry: TopicEntry, queue_id: int, properties: dict[str, str], text: str
