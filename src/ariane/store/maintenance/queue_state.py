@@ -2,7 +2,7 @@
 
 import logging
 
-from ariane.errors import BodyError, StoreMismatch
+from ariane.errors import StoreMismatch
 from ariane.model.system_topics import is_system
 from ariane.store.checkpoint import Checkpoint
 from ariane.store.commit_log.log import Segments
@@ -10,10 +10,9 @@ from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.consume_queue.saved_state import SavedState, read_saved_state
-from ariane.store.disk import Disk, read_all
+from ariane.store.disk import Disk
 from ariane.store.layout import Layout
 from ariane.store.settings import StoreSettings
-from ariane.wire.json.fastjson import SIZE_MAX, parse
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +95,3 @@ def finish_comparison(
     for topic in deleted:
         log.warning("a deleted topic is still in the log: it stays deleted", extra={"topic": topic})
         queues.delete_topic(topic)
-
-
-def known_topics(disk: Disk, layout: Layout) -> frozenset[str] | None:
-    """The topics of config/topics.json; None when it is missing or unreadable."""
-    try:
-        tables = parse(read_all(disk, layout.config / "topics.json", SIZE_MAX) or b"null")
-    except BodyError:
-        return None
-    topics = tables.get("topicConfigTable") if isinstance(tables, dict) else None
-    return frozenset(topics) if isinstance(topics, dict) and topics else None

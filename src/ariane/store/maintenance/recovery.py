@@ -35,6 +35,7 @@ from ariane.store.commit_log.checksum_writer import ChecksumWriter, truncate_che
 from ariane.store.commit_log.log import CommitLog, Segments
 from ariane.store.commit_log.recovery import LogScan, end_log, rewrite_log, scan_start
 from ariane.store.config.deletions import Deletions
+from ariane.store.config.known_topics import known_topics
 from ariane.store.consume_queue.files import affordable_open_files
 from ariane.store.consume_queue.queues import ConsumeQueues, StateUnusable
 from ariane.store.consume_queue.saved_state import SavedState
@@ -43,7 +44,7 @@ from ariane.store.dispatch import Dispatcher
 from ariane.store.index.index import Index
 from ariane.store.layout import Layout
 from ariane.store.maintenance.queue_repair import QueueRepair
-from ariane.store.maintenance.queue_state import finish_comparison, finish_repair, known_topics, usable_state
+from ariane.store.maintenance.queue_state import finish_comparison, finish_repair, usable_state
 from ariane.store.settings import StoreSettings
 from ariane.wire.record.layout import RECORD_BYTES_MAX
 from ariane.wire.record.read import RecordView
@@ -127,7 +128,7 @@ def open_components(
     topics_before = set(queues.topics())
     records = dispatcher.replay(scan.whole_records(), is_plain=state is not None, keep_if_full=True)
     if state is None:
-        finish_comparison(queues, topics_before, deletions, scan.end, known_topics(disk, layout))
+        finish_comparison(queues, topics_before, deletions, scan.end, known_topics(disk, layout.config))
     else:
         finish_repair(queues)
     queues.truncate(scan.end)

@@ -11,11 +11,12 @@ One scan of the log feeds all checks, so it takes as long as reading the store o
 from collections.abc import Callable
 from pathlib import Path
 
-from ariane.errors import BodyError, StoreMismatch
+from ariane.errors import StoreMismatch
 from ariane.store.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, read_checkpoint
 from ariane.store.commit_log.scan import DataFile, list_files
 from ariane.store.config.deletions import Deletions
 from ariane.store.config.journal import JOURNAL_BYTES, is_journal, read_journal
+from ariane.store.config.known_topics import known_topics
 from ariane.store.config.table_file import CopyState, TableCopy, backup_of, listed_tables, read_copy
 from ariane.store.consume_queue.scan import list_queues
 from ariane.store.disk import Disk, read_all
@@ -25,7 +26,6 @@ from ariane.store.offline.verify_index import IndexCheck
 from ariane.store.offline.verify_log import ChecksumCheck, LogCheck
 from ariane.store.offline.verify_queues import QueuesCheck
 from ariane.store.offline.verify_report import Fix, Report, check_file_sequence, check_names
-from ariane.wire.json.fastjson import SIZE_MAX, parse
 
 # --- checkpoint and config/*.json ---
 
@@ -70,16 +70,6 @@ def _check_table(report: Report, table: TableCopy, copy: TableCopy) -> None:
             report.fault(one.path, 0, "it is missing", fix)
     if table.state is copy.state is CopyState.INTACT and table.data != copy.data:
         report.lagging(copy.path, 0, f"it differs from {table.path.name}", Fix.COPY)
-
-
-def known_topics(disk: Disk, directory: Path) -> frozenset[str] | None:
-    """The topics of config/topics.json; None when it is unreadable."""
-    try:
-        tables = parse(read_all(disk, directory / "topics.json", SIZE_MAX) or b"null")
-    except BodyError:
-        return None
-    topics = tables.get("topicConfigTable") if isinstance(tables, dict) else None
-    return frozenset(topics) if isinstance(topics, dict) else None
 
 
 # --- the whole store ---

@@ -247,7 +247,7 @@ class QueuesCheck:
         return self.checks[queue]
 
     def finish(self, log_begin: int, log_end: int, topics: frozenset[str] | None) -> None:
-        """`topics` are those of config/topics.json; None when it is unreadable."""
+        """`topics` are the known ones; None when nothing is known of them."""
         for check in self.checks.values():
             check.report_differences(is_deleted=topics is not None and check.scan.topic not in topics)
             self._guarded(check, partial(self._report_unmatched, check, log_begin, log_end))
