@@ -30,6 +30,12 @@ class Nowhere(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
     def write(self, data: Any) -> None:
         self.written.append(data)
 

@@ -103,6 +103,7 @@ def ends(responses: list[Command], decision: Decision) -> list[Request[Any]]:
 async def measure(chosen: argparse.Namespace, root: Path) -> None:
     async with broker_on(root) as broker:
         broker.parts.topics.ensure(TOPIC, 4)
+        await broker.parts.topics.saved()  # sends wait for it
         client, body, oneway = TransactionClient(broker, chosen), bytes(chosen.body), not chosen.answered
         for number in range(0, ROUNDS * 4 * ROUND_MESSAGES, 4 * ROUND_MESSAGES):
             await client.feed("plain", sends(number, body, is_half=False))
