@@ -48,15 +48,23 @@ class TaskSet:
     """Tasks that belong to one owner."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._spawned(work)
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, which runs to its end also if the caller is cancelled."""
+        return await asyncio.shield(self._spawned(work))
+
+    def _spawned(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def cancel(self) -> None:
         for task in self._tasks:

@@ -80,6 +80,7 @@ class Autosave:
         self._saving = asyncio.Lock()
         self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._runner = TaskSet()
+        self._between = TaskSet()
         self.changes = 0
         """The number of changes so far."""
         self.saved_changes = 0
@@ -125,6 +126,17 @@ class Autosave:
         """Whether there are actions that were not called yet: later ones must come after them."""
         return bool(self._waiting)
 
+    async def between_saves(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work()`, while nothing is saved: what it makes durable comes before what it changes here.
+
+        It runs to its end also if the caller is cancelled. It must not wait for a save.
+        """
+        return await self._between.finish(self._while_not_saving(work))
+
+    async def _while_not_saving(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async with self._saving:
+            return await work()
+
     async def _run_waiting(self) -> None:
         while self._waiting:
             failure: StoreError | None = None
@@ -150,6 +162,7 @@ class Autosave:
             async with background(partial(every, clock, interval_s, self.save_if_changed, interval_s)):
                 yield
         finally:
+            await self._between.wait()
             await self._runner.wait()
             if self.saved_changes < self.changes:
                 self.save()

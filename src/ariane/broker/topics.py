@@ -9,10 +9,10 @@ then lower the read queues.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -322,6 +322,10 @@ class Topics:
     def when_saved(self, action: Callable[[], T]) -> Awaitable[T]:
         """The result of `action`, which is called then, in order, and also if nobody awaits it any more."""
         return self._autosave.when_saved(action)
+
+    async def between_saves(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work()`, run to its end, while no change is saved and sends to new topics wait."""
+        return await self._autosave.between_saves(work)
 
     @asynccontextmanager
     async def autosave(self, clock: Clock, interval_s: float) -> AsyncIterator[None]:

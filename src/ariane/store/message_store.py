@@ -49,6 +49,7 @@ D = TypeVar("D")
 T = TypeVar("T")
 
 _BUSY_FOR_S = 1.0
+_DELETION_RECORDS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +185,25 @@ class MessageStore:
 
         StoreError if the deletion cannot be recorded, and then nothing is deleted.
         """
-        self.components.deletions.add(topics, self.components.commit_log.max_offset)
+        run_sync(self.delete_topics_steps(*topics))
+
+    def delete_topics_steps(self, *topics: str) -> IoSteps[None]:
+        """The same in steps, for topics that take no more messages; one deletion at a time.
+
+        What was on its way is appended while the first record is saved. Then another one covers it, and the queues go
+        in the step that finds nothing new.
+        """
+        deletions, queues, commit_log = self.components.deletions, self.components.queues, self.components.commit_log
+        yield from deletions.add_steps(topics, commit_log.max_offset)
+        for _ in range(_DELETION_RECORDS_MAX):
+            grown = [topic for topic in topics if queues.end_of_topic(topic) > deletions.end_of(topic)]
+            if not grown:
+                break
+            yield from deletions.add_steps(grown, commit_log.max_offset)
+        else:
+            deletions.add(topics, commit_log.max_offset)
         for topic in topics:
-            self.components.queues.delete_topic(topic)
+            queues.delete_topic(topic)
 
     @property
     def is_busy(self) -> bool:

@@ -8,7 +8,9 @@ in flight here.
 import logging
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ariane import __version__
 from ariane.broker.schedule.delay_levels import DelayedDelivery
@@ -22,6 +24,7 @@ from ariane.clock import Clock
 from ariane.errors import RequestFailed
 from ariane.lifecycle import Slices
 from ariane.rpc.handlers import Call, handles
+from ariane.store.blocking_io import run_in_executor
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
@@ -217,16 +220,18 @@ class RuntimeHandlers:
     async def clean_topics(self, request: CleanUnusedTopics, call: Call) -> Response:
         stored = self.store.components.queues.topics()
         unused = [topic for topic in stored if self.topics.get(topic) is None and not self.topics.is_system(topic)]
-        async with Slices() as slices:
-            for start in range(0, len(unused), _TOPICS_CLEANED_AT_ONCE):
-                # Others had their turn: one of them may have been created again.
-                gone = [name for name in unused[start:][:_TOPICS_CLEANED_AT_ONCE] if self.topics.get(name) is None]
-                self.store.delete_topics(*gone)
-                for topic in gone:
-                    fields = {"topic": topic, "peer": call.connection.peer}
-                    log.warning("queues of an unknown topic removed", extra=fields)
-                await slices.pause()
+        for start in range(0, len(unused), _TOPICS_CLEANED_AT_ONCE):
+            some = unused[start:][:_TOPICS_CLEANED_AT_ONCE]
+            for topic in await self.topics.between_saves(partial(self._delete_unknown, some)):
+                fields = {"topic": topic, "peer": call.connection.peer}
+                log.warning("queues of an unknown topic removed", extra=fields)
         return Response()
+
+    async def _delete_unknown(self, topics: Sequence[str]) -> Sequence[str]:
+        """Others had their turn: one of the topics may have been created again."""
+        gone = [topic for topic in topics if self.topics.get(topic) is None]
+        await run_in_executor(self.store.delete_topics_steps(*gone))
+        return gone
 
     @handles(DeleteExpiredCommitLog)
     async def clean_log(self, request: DeleteExpiredCommitLog, call: Call) -> Response:

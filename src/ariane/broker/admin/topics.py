@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -9,7 +10,7 @@ from ariane.broker.acl.rights import RightsOf, all_rights
 from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
-from ariane.errors import RequestFailed
+from ariane.errors import RequestFailed, StoreError
 from ariane.lifecycle import Slices
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
@@ -72,14 +73,32 @@ class TopicHandlers:
         Nameservers are asked next to forget the topic: a registration that still has it must not come after that.
         """
         self._refuse_system_topic(request.topic, "deleted")
-        existed = self.topics.delete(request.topic)
-        if existed or self.store.components.queues.of_topic(request.topic):  # a crash may have left queues behind
-            self.store.delete_topics(request.topic)
-            self.offsets.delete_topic(request.topic)  # otherwise a new topic of this name would start beyond its end
+        if self._exists(request.topic):
+            await self.topics.between_saves(partial(self._delete, request.topic))
             await self.topics.saved()
             log.warning("topic deleted", extra={"topic": request.topic, "peer": call.connection.peer})
             await self.topics.announced()
         return Response()
+
+    def _exists(self, topic: str) -> bool:
+        """In the table, or in the store: a crash may have left queues behind."""
+        return self.topics.get(topic) is not None or bool(self.store.components.queues.of_topic(topic))
+
+    async def _delete(self, topic: str) -> None:
+        """On the disk the record of the deletion comes first, then the queues go, and the table is saved last.
+
+        From the first step on sends do not find the topic. One that creates it again waits for the table, and so until
+        the old queues are gone.
+        """
+        config = self.topics.get(topic)
+        self.topics.delete(topic)
+        try:
+            await run_in_executor(self.store.delete_topics_steps(topic))
+        except StoreError:
+            if config is not None and self.topics.get(topic) is None:
+                self.topics.put(config)
+            raise
+        self.offsets.delete_topic(topic)  # otherwise a new topic of this name would start beyond its end
 
     def _refuse_system_topic(self, topic: str, what: str) -> None:
         if self.topics.is_system(topic):

@@ -8,10 +8,12 @@ of the topic, not even if a topic of that name was created again. An entry is fo
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from ariane.errors import StoreCorrupt, StoreError
+from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.config.table_file import CopyState, backup_of, load_config, read_copy, save_config
 from ariane.store.disk import Disk
 from ariane.wire.json import fastjson
@@ -59,9 +61,13 @@ class Deletions:
 
     def add(self, topics: Iterable[str], physical_offset: int) -> None:
         """Records durably that the topics' messages below `physical_offset` are deleted. StoreError if it cannot."""
+        run_sync(self.add_steps(topics, physical_offset))
+
+    def add_steps(self, topics: Iterable[str], physical_offset: int) -> IoSteps[None]:
+        """The same in steps. One at a time: each saves the whole table as it was when it began."""
         new = {topic: physical_offset for topic in topics if physical_offset > self.end_of(topic)}
         if new:
-            self._change(self._ends | new)
+            yield from self._change(self._ends | new)
 
     def fit(self, log_begin: int, log_end: int) -> None:
         """Adapts it to the log, at the start of a store. StoreError if it cannot be saved.
@@ -71,12 +77,12 @@ class Deletions:
         """
         fitting = {topic: min(end, log_end) for topic, end in self._ends.items() if min(end, log_end) > log_begin}
         if fitting != self._ends:
-            self._change(fitting)
+            run_sync(self._change(fitting))
 
-    def _change(self, ends: dict[str, int]) -> None:
+    def _change(self, ends: dict[str, int]) -> IoSteps[None]:
         if self._disk is not None and self._path is not None:
             try:
-                save_config(self._disk, self._path, fastjson.emit({_MEMBER: ends}))
+                yield partial(save_config, self._disk, self._path, fastjson.emit({_MEMBER: ends}))
             except OSError as error:
                 raise StoreError(f"{self._path} cannot be saved ({error.strerror}): free disk space") from error
         self._ends = ends

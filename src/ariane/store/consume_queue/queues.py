@@ -290,6 +290,10 @@ class ConsumeQueues:
             queue.unregister()
             self._states.pop(queue, None)
 
+    def end_of_topic(self, topic: str) -> int:
+        """The end of the topic's last record in the log, 0 when it has none."""
+        return max((queue.max_physical for queue in self.of_topic(topic).values()), default=0)
+
     def delete_topic(self, topic: str) -> None:
         """Deletes all queues of a topic, and their extensions if an Apache broker has written some."""
         for queue_id in tuple(self.of_topic(topic)):
