@@ -7,7 +7,10 @@ import random
 import pytest
 
 from ariane.store.checkpoint import LastExit, last_exit
+from ariane.store.config.table_file import save_config
 from ariane.store.consume_queue.entry import ENTRY_BYTES
+from ariane.store.consume_queue.saved_state import remove_saved_states
+from ariane.store.disk import read_all, replace_all
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
@@ -138,6 +141,35 @@ def test_a_deleted_topic_stays_deleted_when_queues_are_built_again() -> None:
     again = opened(disk)
     assert bodies(again, "orders", 0) == [b"again"]
     assert again.components.queues.get("orders", 1) is None
+
+
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_a_damaged_table_of_topics_does_not_delete_a_topic(has_copy: bool) -> None:
+    disk = stopped()
+    save_config(disk, LAYOUT.config / "topics.json", b'{"topicConfigTable":{"orders":{}}}')
+    damaged = (read_all(disk, LAYOUT.config / "topics.json", 4096) or b"").replace(b'"orders"', b'"orderr"')
+    replace_all(disk, LAYOUT.config / "topics.json", damaged)
+    if not has_copy:
+        replace_all(disk, LAYOUT.config / "topics.json.bak", damaged)
+    for queue_id in (0, 1):
+        for name in disk.names(LAYOUT.queue("orders", queue_id)):
+            disk.remove(LAYOUT.queue("orders", queue_id) / name)
+        disk.remove_directory(LAYOUT.queue("orders", queue_id))
+    disk.remove_directory(LAYOUT.consume_queues / "orders")
+    remove_saved_states(disk, LAYOUT.queue_checksums)
+    store = opened(disk)
+    assert [bodies(store, "orders", queue_id) for queue_id in (0, 1)] == [expected(0), expected(1)]
+    assert store.components.deletions.ends == {}
+
+
+def test_a_missing_checkpoint_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    disk = stopped()
+    disk.remove(LAYOUT.checkpoint)
+    store = opened(disk)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "the checkpoint is missing or damaged: written again"
+    ]
+    assert bodies(store, "orders", 0) == expected(0)
 
 
 # --- after a failed sync ----------------------------------------------------------------------------------------------

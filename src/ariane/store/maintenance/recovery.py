@@ -142,6 +142,8 @@ def open_components(
     commit_log = CommitLog(segments, executor)
     commit_log.set_end(scan.end)
     if disk.size(layout.checkpoint) != CHECKPOINT_BYTES:
+        if len(segments):
+            log.warning("the checkpoint is missing or damaged: written again", extra={"file": str(layout.checkpoint)})
         checkpoint = write_checkpoint(disk, layout.checkpoint, checkpoint)
     log.info(
         "store opened",
