@@ -65,7 +65,7 @@ async def test_the_file_is_what_apache_writes(tmp_path: Path) -> None:
     topics.put(topic())
     await topics.saved()
     written = json.loads(file.path.read_text())
-    assert list(written) == ["arianeCrc32", "dataVersion", "topicConfigTable"]
+    assert list(written) == ["arianeCrc32", "arianeSaves", "dataVersion", "topicConfigTable"]
     assert written["dataVersion"] == {"counter": 1, "timestamp": 1_700_000_000_000}
     assert written["topicConfigTable"]["orders"] == {
         "order": False, "perm": 6, "readQueueNums": 4, "topicFilterType": "SINGLE_TAG",

@@ -60,7 +60,7 @@ def test_a_file_of_apache_is_read_and_written_back_the_same() -> None:
 
 def _entries(text: bytes) -> list[bytes]:
     compact = text.replace(b"\n", b"").replace(b"\t", b"")
-    assert re.match(rb'\{("arianeCrc32":"[0-9a-f]{8}",)?"offsetTable":\{', compact)
+    assert re.match(rb'\{("arianeCrc32":"[0-9a-f]{8}","arianeSaves":\d+,)?"offsetTable":\{', compact)
     return re.findall(rb'"[^"]+@[^"]+":\{[0-9:,]+\}', compact)
 
 

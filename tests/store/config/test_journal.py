@@ -6,6 +6,7 @@ import pytest
 
 from ariane.errors import StoreFull
 from ariane.store.config.journal import JOURNAL_BYTES, Journal, is_journal, journal_number, read_journal
+from ariane.store.disk import read_all, replace_all
 from tests.simulation.simulated_disk import SimulatedDisk
 
 CONFIG = Path("/store/config")
@@ -28,6 +29,18 @@ def test_lines_outlive_the_process_and_not_the_boot() -> None:
     after = disk.crash_process()
     assert list(journal(after).replay()) == ["a 1", "b ü"]
     assert list(journal(after, "boot-2").replay()) == []
+
+
+@pytest.mark.parametrize("length", [0, 60, JOURNAL_BYTES - 1])
+def test_a_truncated_file_is_reported(length: int, caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    journal(disk).append("a 1")
+    path = CONFIG / "some.journal.1"
+    assert list(journal(disk).replay()) == ["a 1"]
+    assert not caplog.text
+    replace_all(disk, path, (read_all(disk, path, JOURNAL_BYTES) or b"")[:length])
+    assert list(journal(disk).replay()) == (["a 1"] if length > 100 else [])
+    assert "a journal is truncated" in caplog.text
 
 
 def test_the_files_before_a_snapshot_are_deleted_and_those_after_it_are_kept() -> None:

@@ -91,6 +91,27 @@ def test_a_removed_table_is_replaced_by_its_copy_and_the_other_way_round(caplog:
         assert read_all(disk, lost, 100) == read_all(disk, other, 100)
 
 
+def test_an_old_table_does_not_replace_a_newer_copy(caplog: pytest.LogCaptureFixture) -> None:
+    disk = saved(b'{"a":1}')
+    old = read_all(disk, PATH, 100) or b""
+    save_config(disk, PATH, b'{"a":2}')
+    newest = read_all(disk, PATH, 100)
+    replace_all(disk, PATH, old)
+    assert load_config(disk, PATH) == {"a": 2}
+    assert "a table is older than its copy" in caplog.text
+    assert read_all(disk, PATH, 100) == read_all(disk, COPY, 100) == newest
+    replace_all(disk, COPY, old)
+    assert load_config(disk, PATH) == {"a": 2}
+    assert read_all(disk, COPY, 100) == newest
+
+
+def test_saving_what_is_there_writes_nothing() -> None:
+    disk = saved(b'{"a":1}')
+    before = read_all(disk, PATH, 100)
+    save_config(disk, PATH, b'{"a":1}')
+    assert read_all(disk, PATH, 100) == before
+
+
 def test_a_damaged_copy_is_written_again(caplog: pytest.LogCaptureFixture) -> None:
     disk = saved(b'{"a":1}')
     disk.flip_bit(COPY, 30, 2)

@@ -57,8 +57,15 @@ class Journal:
         """The lines of this boot, oldest first. A damaged one is reported and left out."""
         for number in self._numbers() if self._boot else ():
             path = self._path(number)
-            content = read_journal(read_all(self._disk, path, JOURNAL_BYTES) or b"")
+            data = read_all(self._disk, path, JOURNAL_BYTES) or b""
+            content = read_journal(data)
             if content.boot == self._boot or content.boot is None:
+                if len(data) < JOURNAL_BYTES and not data.startswith(_BOOT.encode()):
+                    log.error(
+                        "a journal is truncated: changes since the last save may be lost, and messages may be consumed "
+                        "again",
+                        extra={"file": str(path), "bytes": len(data), "expected": JOURNAL_BYTES},
+                    )
                 for position in content.damaged:
                     log.error(
                         "a line of a journal is damaged and left out: a change since the last save is lost, and "

@@ -1,6 +1,6 @@
 """JSON tables under `config/`, each in two equal copies that carry a checksum.
 
-    topics.json       {"arianeCrc32":"8d3f01aa","dataVersion":{...},"topicConfigTable":{...}}
+    topics.json       {"arianeCrc32":"8d3f01aa","arianeSaves":17,"dataVersion":{...},"topicConfigTable":{...}}
     topics.json.bak   the same bytes
     tables.json       {"arianeCrc32":"51c0a3e2","tables":["topics.json","consumerOffset.json"]}
 
@@ -9,8 +9,9 @@ brokers read these files too: they ignore a field that they do not know, and a t
 a table without a checksum is one of Apache's, or of an older release, and is accepted.
 
 Saving replaces first the copy, then the table, each atomically: after any crash one of the two is intact, and a save
-that fails has not changed the table. Loading takes the first of the two that is intact, says so if that is the copy,
-and makes the other one equal to it. What was rejected is kept as `topics.json.rejected`: it may be an edit by hand.
+that fails has not changed the table. Loading takes the first of the two that is intact, or the copy if that has more
+saves: then the table was replaced by an old one, or the last save did not end. It says so if it takes the copy, and
+makes the other one equal to it. What was rejected is kept as `topics.json.rejected`: it may be an edit by hand.
 
 `tables.json` lists the tables that were ever there, so that a removed table is not taken for a new, empty one.
 """
@@ -35,10 +36,12 @@ log = logging.getLogger(__name__)
 
 CONFIG_BYTES_MAX = 256 * 1024 * 1024
 CHECKSUM_FIELD = "arianeCrc32"
+SAVES_FIELD = "arianeSaves"
 LIST_NAME = "tables.json"
 ACCEPT_COMMAND = "ariane store accept-config"
 
 _FIELD = re.compile(rb'\{"' + CHECKSUM_FIELD.encode() + rb'":"([0-9a-f]{8})"(?=[,}])')
+_SAVES = re.compile(_FIELD.pattern + rb',"' + SAVES_FIELD.encode() + rb'":([0-9]{1,18})(?=[,}])')
 _PREFIX = b'{"' + CHECKSUM_FIELD.encode() + b'":'
 _PREFIX_DIFFERENCES_MAX = 4  # Apache's files differ from it in almost every byte, older ones of ours in nine
 _REFERENCE = b'"$ref"'  # standard JSON, too, but it stands for another value
@@ -56,25 +59,34 @@ class CopyState(Enum):
 
 
 class TableCopy(NamedTuple):
-    """What a file holds. `value` is the parsed table, without the checksum."""
+    """What a file holds. `value` is the parsed table, without the checksum and the number of saves."""
 
     path: Path
     state: CopyState
     data: bytes = b""
     value: object = None
     problem: str = ""
+    saves: int = 0
+    """How often the table had been saved; 0 when Apache or an older release wrote it."""
 
     @property
     def is_usable(self) -> bool:
         return self.state in (CopyState.PLAIN, CopyState.INTACT)
 
 
-def with_checksum(content: bytes) -> bytes:
-    """The table with its checksum as the first field."""
+def with_checksum(content: bytes, saves: int = 0) -> bytes:
+    """The table with its checksum as the first field, and how often it was saved unless that is 0."""
     assert content.startswith(b"{"), "a table is a JSON object"
     rest = content[1:].lstrip()
+    if saves:
+        rest = b'"%s":%d%s%s' % (SAVES_FIELD.encode(), saves, b"" if rest.startswith(b"}") else b",", rest)
     field = b'{"%s":"%08x"' % (CHECKSUM_FIELD.encode(), running_crc32(b"{" + rest))
     return field + rest if rest.startswith(b"}") else field + b"," + rest
+
+
+def _saves_of(data: bytes) -> int:
+    found = _SAVES.match(data)
+    return int(found[2]) if found is not None else 0
 
 
 def read_copy(disk: Disk, path: Path) -> TableCopy:
@@ -106,6 +118,7 @@ def _checked(path: Path, data: bytes, value: object) -> TableCopy:
     if not isinstance(value, dict):
         return TableCopy(path, CopyState.DAMAGED, data, problem="it is not a JSON object")
     field = _FIELD.match(data)
+    value.pop(SAVES_FIELD, None)
     if field is None and CHECKSUM_FIELD not in value and not _begins_like_the_field(data):
         return TableCopy(path, CopyState.PLAIN, data, value)
     rest = b"" if field is None else data[field.end() :]
@@ -113,7 +126,7 @@ def _checked(path: Path, data: bytes, value: object) -> TableCopy:
     if field is None or int(field[1], 16) != running_crc32(content):
         return TableCopy(path, CopyState.DAMAGED, data, value, "it does not match its checksum")
     value.pop(CHECKSUM_FIELD)
-    return TableCopy(path, CopyState.INTACT, data, value)
+    return TableCopy(path, CopyState.INTACT, data, value, saves=_saves_of(data))
 
 
 def _begins_like_the_field(data: bytes) -> bool:
@@ -134,10 +147,9 @@ def load_config(disk: Disk, path: Path) -> object | None:
     """The parsed table; None when there never was one. StoreCorrupt when neither copy is intact."""
     table = read_copy(disk, path)
     if table.is_usable:
-        if table.state is CopyState.INTACT:
-            _renew_copy(disk, table)
+        newer = _renew_copy(disk, table) if table.state is CopyState.INTACT else None
         _remember(disk, path)
-        return table.value
+        return table.value if newer is None else newer.value
     copy = read_copy(disk, backup_of(path))
     if copy.is_usable:
         _use_copy(disk, table, copy)
@@ -157,18 +169,27 @@ def load_config(disk: Disk, path: Path) -> object | None:
     )
 
 
-def _renew_copy(disk: Disk, table: TableCopy) -> None:
-    """Makes the copy equal to the table. It differs after a crash between the two writes, or by damage."""
+def _renew_copy(disk: Disk, table: TableCopy) -> TableCopy | None:
+    """Makes the copy equal to the table. If the copy is newer it is returned, and the table made equal to it."""
     try:
         if read_all(disk, backup_of(table.path), CONFIG_BYTES_MAX) == table.data:
-            return
+            return None
     except OSError as error:
         log.warning("copy of a table not readable", extra={"file": str(table.path), "reason": error.strerror})
     copy = read_copy(disk, backup_of(table.path))
     if not copy.is_usable:
         fields = {"file": str(copy.path), "reason": copy.problem or copy.state.value}
         log.warning("copy of a table is not intact, written again", extra=fields)
+    if copy.saves > table.saves:
+        log.error(
+            "a table is older than its copy, which is used: the last save did not end, or an old table was put there. "
+            "If that was meant, stop the broker and put it there again, without a copy",
+            extra={"file": str(table.path), "copy": str(copy.path), "saves": table.saves, "saves_of_copy": copy.saves},
+        )
+        _repair(disk, table.path, copy.data)
+        return copy
     _repair(disk, copy.path, table.data)
+    return None
 
 
 def _use_copy(disk: Disk, table: TableCopy, copy: TableCopy) -> None:
@@ -203,10 +224,11 @@ def _repair(disk: Disk, path: Path, data: bytes) -> None:
 def save_config(disk: Disk, path: Path, content: bytes) -> None:
     """Blocks for some syncs: tables are small and change rarely, or are saved by a timer in a thread."""
     disk.make_directory(path.parent)
-    checked = with_checksum(content)
     old = read_all(disk, path, CONFIG_BYTES_MAX)
-    if old == checked and disk.size(backup_of(path)) == len(checked):
+    saves = _saves_of(old or b"")
+    if old == with_checksum(content, saves) and disk.size(backup_of(path)) == len(old):
         return
+    checked = with_checksum(content, saves + 1)
     replace_all(disk, backup_of(path), checked)
     replace_all(disk, path, checked)
     if old is None:
