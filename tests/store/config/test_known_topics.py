@@ -35,6 +35,13 @@ def test_the_table_or_its_copy_says_which_topics_there_are(config: Path) -> None
     assert known_topics(RealDisk(), config) == KNOWN
 
 
+def test_an_old_table_is_not_used_beside_a_newer_copy(config: Path) -> None:
+    old = (config / "topics.json").read_bytes()
+    save_config(RealDisk(), config / "topics.json", TABLE.replace(b'"invoices"', b'"invoices":{},"payments"'))
+    (config / "topics.json").write_bytes(old)
+    assert known_topics(RealDisk(), config) == KNOWN | {"payments"}
+
+
 def test_nothing_is_known_from_damaged_or_missing_or_empty_tables(config: Path) -> None:
     renamed(config / "topics.json")
     renamed(config / "topics.json.bak")

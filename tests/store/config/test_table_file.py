@@ -12,6 +12,7 @@ from ariane.store.config.table_file import (
     backup_of,
     listed_tables,
     load_config,
+    read_config,
     read_copy,
     rejected_of,
     save_config,
@@ -89,6 +90,23 @@ def test_a_removed_table_is_replaced_by_its_copy_and_the_other_way_round(caplog:
         assert load_config(disk, PATH) == {"a": 1}
         assert logged in caplog.text
         assert read_all(disk, lost, 100) == read_all(disk, other, 100)
+
+
+@pytest.mark.parametrize(
+    "table", [b"", b"{}", b'{"a":1}', with_checksum(b'{"a":2}', 2), with_checksum(b'{"a":2}', 2)[:-2]]
+)
+@pytest.mark.parametrize("copy", [b"", b'{"a":3}', with_checksum(b'{"a":4}', 1), with_checksum(b'{"a":4}', 3)])
+def test_a_tool_reads_the_table_that_a_broker_would_load(table: bytes, copy: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "topics.json"
+    path.write_bytes(table)
+    backup_of(path).write_bytes(copy)
+    read = read_config(RealDisk(), path)
+    assert (path.read_bytes(), backup_of(path).read_bytes()) == (table, copy)
+    try:
+        loaded = load_config(RealDisk(), path)
+    except StoreCorrupt:
+        loaded = None
+    assert read == loaded
 
 
 def test_an_old_table_does_not_replace_a_newer_copy(caplog: pytest.LogCaptureFixture) -> None:

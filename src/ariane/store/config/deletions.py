@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from ariane.errors import StoreCorrupt, StoreError
 from ariane.store.blocking_io import IoSteps, run_sync
-from ariane.store.config.table_file import CopyState, backup_of, load_config, read_copy, save_config
+from ariane.store.config.table_file import load_config, read_config, save_config
 from ariane.store.disk import Disk
 from ariane.wire.json import fastjson
 
@@ -41,9 +41,7 @@ class Deletions:
     def read(cls, disk: Disk, config: Path) -> "Deletions":
         """The same without writing anything, for tools. A damaged file counts as empty; `verify` reports it."""
         deletions = cls()
-        copies = (read_copy(disk, path) for path in (config / FILE_NAME, backup_of(config / FILE_NAME)))
-        value = next((copy.value for copy in copies if copy.state is CopyState.INTACT), None)
-        deletions._ends = _ends_of(value, config / FILE_NAME)
+        deletions._ends = _ends_of(read_config(disk, config / FILE_NAME), config / FILE_NAME)
         return deletions
 
     @property

@@ -169,6 +169,14 @@ def load_config(disk: Disk, path: Path) -> object | None:
     )
 
 
+def read_config(disk: Disk, path: Path) -> object | None:
+    """The table that `load_config` would return, without writing anything; None also when neither copy is intact."""
+    table, copy = read_copy(disk, path), read_copy(disk, backup_of(path))
+    is_older = table.state is CopyState.INTACT and copy.saves > table.saves
+    used = copy if is_older or not table.is_usable else table
+    return used.value if used.is_usable else None
+
+
 def _renew_copy(disk: Disk, table: TableCopy) -> TableCopy | None:
     """Makes the copy equal to the table. If the copy is newer it is returned, and the table made equal to it."""
     try:
