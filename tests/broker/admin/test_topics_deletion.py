@@ -14,6 +14,7 @@ from ariane.cli.main import main
 from ariane.errors import RequestFailed
 from ariane.model.topic import TopicConfig
 from ariane.store.config import deletions
+from ariane.store.config.table_file import save_config
 from ariane.store.disk import Disk
 from ariane.wire.requests.offsets import GetMaxOffset
 from ariane.wire.requests.topics import DeleteTopicInBroker, GetTopicConfig
@@ -66,9 +67,6 @@ class SlowRecords:
         if self.error is not None:
             raise self.error
         save_config(disk, path, content)
-
-
-save_config = deletions.save_config
 
 
 @pytest.fixture

@@ -215,15 +215,17 @@ class _Boundaries(NamedTuple):
         return _Boundaries(*(part[:count] for part in self))
 
 
-def scan_simple_records(view: memoryview, position: int, base: int, size_max: int) -> SimpleRecords | None:
-    """Decodes and checks records of the common layout from `position` on, at most `RECORDS_MAX`.
+def scan_simple_records(
+    view: memoryview, position: int, base: int, size_max: int, records_max: int = RECORDS_MAX
+) -> SimpleRecords | None:
+    """Decodes and checks records of the common layout from `position` on, at most `records_max`.
 
     None when the first record is of another layout, or invalid; the caller then checks that one with
     `ariane.wire.record.read.verify`. `base` is the physical offset of the buffer's first byte: the offset that each
     record stores must be right. Records longer than `size_max` are left to the caller, and so are those of the schedule
     topic. Pass the result to `Dispatcher.replay`. Needs no running store.
     """
-    starts = _record_starts(view, position)
+    starts = _record_starts(view, position, records_max)
     heads = heads_at(view, starts)
     bounds = _find_boundaries(view, starts, heads, base, size_max)
     bounds = bounds.first(_count_crc_valid(view, bounds, heads))
@@ -250,12 +252,12 @@ def scan_simple_records(view: memoryview, position: int, base: int, size_max: in
     )
 
 
-def _record_starts(view: memoryview, position: int) -> Int64s:
+def _record_starts(view: memoryview, position: int, records_max: int) -> Int64s:
     """Start positions of records of version 1, each found by the size of the one before. The last record may be cut
     off after its head."""
     starts: list[int] = []
     unpack, last = SIZE_AND_MAGIC.unpack_from, min(position + _BYTES_MAX, len(view) - RECORD_BYTES_MIN)
-    for _ in range(RECORDS_MAX):
+    for _ in range(records_max):
         if position > last:
             break
         size, magic = unpack(view, position)
@@ -323,7 +325,10 @@ _ZERO_CHUNK = 1024 * 1024
 _APACHE_SLACK_MS = 3_000
 _RESYNC_BYTES_MAX = 32 * 1024 * 1024
 _ONE_BY_ONE_MIN = 8
-"""Records checked one by one after one of another layout; doubled each time the next attempt fails at once."""
+"""Records checked one by one after one of another layout; doubled each time the next attempt brings few."""
+_TOGETHER_MIN = 64
+"""So many records are checked together in about the time of one by one. An attempt is for twice as many as the last one
+brought: what is checked behind a record of another layout is checked in vain."""
 
 
 @dataclass(slots=True)
@@ -350,6 +355,7 @@ class LogScan:
     quarantined: list[Path] = field(default_factory=list)
     _one_by_one: int = 0
     _one_by_one_next: int = _ONE_BY_ONE_MIN
+    _together: int = RECORDS_MAX
 
     def whole_records(self) -> Iterator[RecordView | SimpleRecords]:
         """Every valid record, many at once where possible. When exhausted, `end` is the end of the log."""
@@ -429,8 +435,10 @@ class LogScan:
         damage = self._damage_at(position, segment.end) if self.damaged else None
         if damage is not None:
             view = view[: max(0, max(damage[0], position) - segment.base)]
-        batch = scan_simple_records(view, position - segment.base, segment.base, self.size_max)
-        if batch is None:
+        batch = scan_simple_records(view, position - segment.base, segment.base, self.size_max, self._together)
+        count = 0 if batch is None else len(batch.physical)
+        self._together = min(max(2 * count, _TOGETHER_MIN), RECORDS_MAX)
+        if count < _TOGETHER_MIN:
             self._one_by_one = self._one_by_one_next
             self._one_by_one_next = min(2 * self._one_by_one_next, RECORDS_MAX)
         else:
