@@ -115,6 +115,40 @@ def test_a_queue_without_a_record_in_the_log_keeps_its_end() -> None:
     assert bodies(opened(disk, clock), "idle", 0) == [b"new"]
 
 
+@pytest.mark.parametrize("deleted", [25, 60])
+def test_old_files_of_a_queue_whose_records_retention_deleted_are_given_up(
+    caplog: pytest.LogCaptureFixture, deleted: int
+) -> None:
+    """Less than a file of the queue is missing between them and the log, or more."""
+    clock = FakeClock()
+    disk = SimulatedDisk(clock)
+    store = opened(disk, clock, queue_segment_bytes=800)
+    put(store, *[draft(bytes(700)) for _ in range(10)])
+    store.close()
+    directory = LAYOUT.queue("orders", 0)
+    old = {name: read_all(disk, directory / name, 800) or b"" for name in disk.names(directory)}
+    store = opened(disk, clock, queue_segment_bytes=800)
+    put(store, *[draft(bytes(700)) for _ in range(deleted)])
+    store.components.commit_log.roll()
+    clock._elapsed_s += 73 * 3600
+    put(store, *[draft(b"%d" % number) for number in range(20)])
+    store.make_durable()
+    while store.clean(manual=True).files:
+        pass
+    store.close()
+    for name in disk.names(directory):
+        disk.remove(directory / name)
+    for name, content in old.items():
+        replace_all(disk, directory / name, content)
+    remove_saved_states(disk, LAYOUT.queue_checksums)
+    again = opened(disk, clock, queue_segment_bytes=800)
+    queue = again.components.queues.get("orders", 0)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (10 + deleted, 30 + deleted)
+    assert bodies(again, "orders", 0) == [b"%d" % number for number in range(20)]
+    assert errors(caplog) == ["a consume queue differed from the log: it is built again"]
+
+
 @pytest.mark.parametrize("is_flipped", [True, False])
 def test_without_a_saved_state_the_whole_log_decides(caplog: pytest.LogCaptureFixture, is_flipped: bool) -> None:
     """As in a store of Apache's or of an earlier version."""

@@ -444,9 +444,12 @@ class ConsumeQueue:
         """Whether the queue has this entry. If it has another one, the queue is cut there."""
         compared = self._compared
         assert compared is not None
-        compared.has_records = True
+        is_first, compared.has_records = not compared.has_records, True
         compared.end = queue_offset + 1
         if queue_offset >= self.max_offset:
+            if is_first and queue_offset > self.max_offset > 0:  # old files: the log has none of their records any more
+                compared.problem = f"it ends at {self.max_offset}, before its first record, {queue_offset}"
+                self._begin_anew()
             return False
         if queue_offset >= self._first and compared.matches(self, queue_offset, physical, size, tags_code):
             return True
