@@ -45,13 +45,16 @@ def test_writes_go_on_after_a_kill_although_nothing_was_read() -> None:
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
-def test_a_damaged_slot_leaves_the_one_before_it(damaged: int) -> None:
+def test_a_damaged_slot_is_reported_and_leaves_the_one_before_it(
+    damaged: int, caplog: pytest.LogCaptureFixture
+) -> None:
     disk = disk_with_directory()
     progress = ProgressFile(disk, PATH, "boot-1")
     progress.write([1])
     progress.write([2])
     disk.open(PATH, writable=True).write(b"\xff", damaged * 4096 + 60)
     assert ProgressFile(disk, PATH, "boot-1").read() == ((1,) if damaged == 0 else (2,))
+    assert "progress of delayed messages is damaged" in caplog.text
 
 
 def test_it_is_not_read_after_another_boot_without_one_or_when_the_store_had_a_failed_sync() -> None:

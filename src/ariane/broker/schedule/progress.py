@@ -59,6 +59,11 @@ class ProgressFile:
     def read(self) -> tuple[int, ...] | None:
         """The numbers that were last written in this boot of the machine; None if there are none."""
         data = read_all(self._disk, self._path, _FILE_BYTES) or b""
+        for position in damaged_slots(data):
+            log.error(
+                "progress of delayed messages is damaged: some of them may be delivered again",
+                extra={"file": str(self._path), "position": position},
+            )
         slots = [slot for begin in (0, _SLOT_BYTES) if (slot := _decode(data[begin : begin + _SLOT_BYTES])) is not None]
         if not slots:
             return None
