@@ -91,11 +91,14 @@ async def run(directory: Path, kill_count: int, traffic: Sequence[Kind], seed: i
         async with Admin(nameserver) as admin:
             for kind in traffic:
                 await admin.topics.create(kind.name, read_queues=kind.queues, write_queues=kind.queues)
+        joining_s = time.time()
         for kind in traffic:
             await stack.enter_async_context(kind.consuming(nameserver))
             for number in range(kind.producers):
                 tasks.create_task(kind.produce(f"{kind.name}:{number}", nameserver, stopped, ended))
         tasks.create_task(observe(traffic, broker.address, ended))
+        for kind in traffic:  # while members join, queues change hands as after a kill
+            kind.history.fault(joining_s, time.time())
         for number in range(kill_count):
             await asyncio.sleep(rng.uniform(*UP_S))
             await kill(broker, traffic)
