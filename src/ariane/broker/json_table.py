@@ -202,6 +202,8 @@ def _settle(result: "asyncio.Future[T]", action: Callable[[], T], failure: Store
     except Exception as error:
         if not result.done():
             result.set_exception(error)
+        else:
+            log.warning("not done after a save, and the client is gone", extra={"reason": str(error)})
     else:
         if not result.done():
             result.set_result(outcome)
