@@ -27,6 +27,7 @@ from ariane.broker.writer import MessageWriter
 from ariane.clock import Clock
 from ariane.model.system_topics import SCHEDULE, TRANS_HALF
 from ariane.store.blocking_io import IoSteps
+from ariane.store.checkpoint import LastExit
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
@@ -93,7 +94,7 @@ class Components:
             topics = Topics(settings, tables.file("topics.json"), clock, creations)
             await topics.check_stored(store.store.components.queues.topics())
             groups = Groups(settings, tables.file("subscriptionGroup.json"), clock, creations)
-            offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal(), clock.monotonic)
+            offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal(store), clock.monotonic)
             _keep_offsets_of_lost_queues(offsets, topics, store.store)
             offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))
             clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
@@ -201,5 +202,6 @@ class _Tables:
     def file(self, name: str) -> JsonTable:
         return JsonTable(self.disk, self.layout.config / name)
 
-    def offset_journal(self) -> OffsetJournal:
-        return OffsetJournal(self.disk, self.layout.config)
+    def offset_journal(self, store: StoreService) -> OffsetJournal:
+        was_killed = store.store.components.last_exit is LastExit.PROCESS_CRASH
+        return OffsetJournal(self.disk, self.layout.config, was_killed=was_killed)

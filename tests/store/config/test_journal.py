@@ -43,6 +43,19 @@ def test_a_truncated_file_is_reported(length: int, caplog: pytest.LogCaptureFixt
     assert "a journal is truncated" in caplog.text
 
 
+def test_a_file_that_is_missing_after_a_kill_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    journal(disk).begin()
+    killed = disk.crash_process()
+    assert list(journal(killed).replay(was_killed=True)) == []
+    assert not caplog.text
+    killed.remove(CONFIG / "some.journal.1")
+    assert list(journal(killed).replay()) == []
+    assert not caplog.text, "a process that stopped cleanly, or of an earlier release, may leave none"
+    assert list(journal(killed).replay(was_killed=True)) == []
+    assert "a journal is missing" in caplog.text
+
+
 def test_the_files_before_a_snapshot_are_deleted_and_those_after_it_are_kept() -> None:
     disk = SimulatedDisk()
     lines = journal(disk)
@@ -53,7 +66,8 @@ def test_the_files_before_a_snapshot_are_deleted_and_those_after_it_are_kept() -
     assert files(disk) == ["some.journal.2"]
     assert list(journal(disk).replay()) == ["after"]
     lines.delete_up_to(lines.rotate())
-    assert files(disk) == []
+    assert files(disk) == ["some.journal.3"]
+    assert list(journal(disk).replay()) == []
     empty = lines.rotate()
     lines.append("later")
     lines.delete_up_to(empty)

@@ -37,14 +37,17 @@ _DELETED = "-"
 class OffsetJournal:
     """Journal of commits and deletions. Use on the event loop only; each write is one system call."""
 
-    def __init__(self, disk: Disk, directory: Path, boot: str | None = None) -> None:
+    def __init__(self, disk: Disk, directory: Path, boot: str | None = None, *, was_killed: bool = False) -> None:
+        """`was_killed`: the last process of this boot left a journal, which must be there."""
+        self._was_killed = was_killed
         self._journal = Journal(disk, directory, JOURNAL_NAME, boot_id() if boot is None else boot)
+        self.begin = self._journal.begin
         self.rotate = self._journal.rotate
         self.delete_up_to = self._journal.delete_up_to
 
     def replay(self) -> Iterator[tuple[str, int | None, int]]:
         """Key, queue and offset of each commit, oldest first; queue None when the pair was deleted."""
-        for line in self._journal.replay():
+        for line in self._journal.replay(was_killed=self._was_killed):
             key, *numbers = line.split(" ")
             if numbers == [_DELETED]:
                 yield key, None, 0
@@ -104,6 +107,7 @@ class ConsumerOffsets:
                 self._set(group, topic, queue_id, offset)
         if journal is not None:
             self._replay(journal)
+            journal.begin()
 
     # --- looking up -------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ pages survived, so journals of an earlier boot are not read. All blocks of a fil
 disk refuses a new file, never a line in a file that is there. Releases before this one wrote lines without checksums.
 
 Each snapshot of the table begins a new file; once the snapshot is saved, the older files are deleted. Without space for
-a new file the last one is continued, and kept.
+a new file the last one is continued, and kept. A process that runs always has a file, even without a line: so a start
+after a kill finds one, or somebody has removed it.
 """
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,9 +55,15 @@ class Journal:
         self._is_rotation_due = False
         self._is_failing = False
 
-    def replay(self) -> Iterator[str]:
-        """The lines of this boot, oldest first. A damaged one is reported and left out."""
-        for number in self._numbers() if self._boot else ():
+    def replay(self, *, was_killed: bool = False) -> Iterator[str]:
+        """The lines of this boot, oldest first. A damaged one is reported and left out, and so is a missing file."""
+        numbers = self._numbers() if self._boot else []
+        if was_killed and self._boot and not numbers:
+            log.error(
+                "a journal is missing: changes since the last save are lost, and messages may be consumed again",
+                extra={"file": str(self._directory / f"{self._name}.*")},
+            )
+        for number in numbers:
             path = self._path(number)
             data = read_all(self._disk, path, JOURNAL_BYTES) or b""
             content = read_journal(data)
@@ -74,6 +82,12 @@ class Journal:
                     )
             if content.boot == self._boot:
                 yield from content.lines
+
+    def begin(self) -> None:
+        """Makes the file before its first line, for a start after a kill to find. Without space the first line does."""
+        if self._file is None:
+            with suppress(OSError):
+                self._create(self._number)
 
     def append(self, line: str) -> None:
         """StoreFull if it cannot be written: then the change would not survive a kill."""
@@ -102,8 +116,10 @@ class Journal:
     def delete_up_to(self, number: int) -> None:
         """Deletes files whose lines are all in the saved table."""
         if self._file is not None and self._is_rotation_due and self._number <= number:
-            self._close()
-            self._number += 1
+            try:
+                self._create(self._number + 1)
+            except OSError:
+                self._is_rotation_due = False  # it is continued
         for old in self._numbers():
             if old <= number and (self._file is None or old != self._number):
                 try:
