@@ -1,23 +1,132 @@
 """A connection over a blocking socket: for Spark's workers and for scripts, which have no event loop.
 
 One caller at a time. Requests can be pipelined (`call_all`), which makes a reader of many small responses fast:
-measured on the loopback, a request waits longer for its turn than it takes. Response bodies stay in the receive buffer
-(transport/receive_buffer.py): `receive_available` returns views of it, all other methods copy.
+measured on the loopback, a request waits longer for its turn than it takes. Response bodies stay in the receive buffer:
+`receive_available` returns views of it, all other methods copy.
+
+The receive buffer is this connection's alone (connection.py feeds a FrameDecoder). The socket reads into one large
+buffer, and frame bodies are views of it:
+
+    buffer  | frame | frame | frame | half a fra          |
+                                    ^ begin     ^ end     ^ free space for the next read
+
+A reader of many large responses spends more time on copies than on the responses. Here a body is not copied before its
+consumer copies it. When the free space ends, the incomplete last frame moves to a new buffer. The old buffer lives as
+long as a view of it does, and is never written to again.
 """
 
 import select
 import socket
 import ssl
+import struct
 from collections.abc import Sequence
 from itertools import takewhile
 from time import monotonic
+from typing import NamedTuple
+
+import numpy as np
 
 from ariane.errors import CallTimeout, ConnectFailed, ConnectionLost, WireError
 from ariane.model.address import Address
-from ariane.transport.receive_buffer import ReceiveBuffer, ReceivedFrame
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag
-from ariane.wire.frame import Command, FrameLimits, encode_frame
+from ariane.wire.frame import Command, FrameDecoder, FrameLimits, decode_header, encode_frame
+
+# --- the receive buffer ---
+
+_PREFIX = struct.Struct(">iI")
+_PREFIX_BYTES = _PREFIX.size
+_LENGTH_BYTES = 4
+_LENGTH_MIN = 4  # the header's kind and length
+_BUFFER_BYTES_FIRST = 64 * 1024
+_GROWTH_FACTOR = 4
+_FREE_BYTES_MIN = 32 * 1024
+"""With less free space than this, a read would be a system call for too few bytes."""
+BUFFER_BYTES_MAX = 4 * 1024 * 1024
+"""Larger buffers fall out of the processor's cache before they are decoded; smaller ones cost more system calls."""
+
+
+class Span(NamedTuple):
+    """A body inside the buffer that received it. It keeps the whole buffer alive."""
+
+    memory: memoryview
+    begin: int
+    end: int
+
+    @property
+    def view(self) -> memoryview:
+        return self.memory[self.begin : self.end]
+
+
+class ReceivedFrame(NamedTuple):
+    """A command with an empty body, and where its body is."""
+
+    command: Command
+    body: Span
+
+
+class ReceiveBuffer:
+    """Splits the received bytes into frames. After an error the stream is out of sync: close the connection."""
+
+    def __init__(self, limits: FrameLimits) -> None:
+        self._limits = limits
+        self._length_max = limits.frame_bytes_max - _LENGTH_BYTES
+        self._header_max = limits.header_bytes_max
+        self._buffer_bytes = _BUFFER_BYTES_FIRST
+        self._view = memoryview(b"")
+        self._begin = self._end = 0
+
+    def get_buffer(self) -> memoryview:
+        """Where to read the next bytes, once `next_frame` has returned None; report their number to `buffer_updated`.
+
+        The two methods work like those of asyncio.BufferedProtocol.
+        """
+        have = self._end - self._begin
+        length = _PREFIX.unpack_from(self._view, self._begin)[0] if have >= _PREFIX_BYTES else _LENGTH_MIN
+        missing = _LENGTH_BYTES + length - have
+        if len(self._view) - self._end < max(missing, _FREE_BYTES_MIN):
+            self._move(missing)
+        return self._view[self._end :]
+
+    def buffer_updated(self, count: int) -> None:
+        self._end += count
+
+    def next_frame(self) -> ReceivedFrame | None:
+        """The next complete frame; None when more bytes are needed; FrameError or HeaderError if it is invalid."""
+        begin, view = self._begin, self._view
+        if self._end - begin < _PREFIX_BYTES:
+            if self._end > begin:
+                self._raise_if_invalid()
+            return None
+        length, word = _PREFIX.unpack_from(view, begin)
+        header_length = word & 0xFFFFFF
+        if not _LENGTH_MIN + header_length <= length <= self._length_max:
+            self._raise_if_invalid()
+        end = begin + _LENGTH_BYTES + length
+        if end > self._end:
+            return None
+        header_at = begin + _PREFIX_BYTES
+        body_at = header_at + header_length
+        self._begin = end
+        command = decode_header(word >> 24, bytes(view[header_at:body_at]), b"", self._header_max)
+        return ReceivedFrame(command, Span(view, body_at, end))
+
+    def _raise_if_invalid(self) -> None:
+        """FrameError when the bytes cannot begin a frame. FrameDecoder raises it, so there is one set of messages."""
+        decoder = FrameDecoder(self._limits)
+        decoder.feed(bytes(self._view[self._begin : min(self._begin + _PREFIX_BYTES, self._end)]))
+        next(decoder, None)
+
+    def _move(self, missing: int) -> None:
+        """Continues in a new buffer, which begins with the incomplete frame of this one."""
+        rest = self._view[self._begin : self._end]
+        fresh = np.empty(max(self._buffer_bytes, len(rest) + missing), np.uint8).data  # as bytearray, but not zeroed
+        fresh[: len(rest)] = rest
+        self._view, self._begin, self._end = fresh, 0, len(rest)
+        self._buffer_bytes = min(self._buffer_bytes * _GROWTH_FACTOR, BUFFER_BYTES_MAX)
+
+
+# --- the connection ---
 
 _OPAQUE_MAX = 2**31 - 1
 _STALE_AFTER_S = 5.0

@@ -15,7 +15,7 @@ from ariane.spark.options.read import ReadOptions
 from ariane.spark.read.columns import columns_of, spark_schema
 from ariane.spark.read.output import Output
 from ariane.spark.read.pull_buffers import PullBuffers, grouped_by_buffer
-from ariane.transport.receive_buffer import Span
+from ariane.transport.blocking import Span
 from ariane.wire.record.layout import encode
 from tests.wire.sample_records import MESSAGE
 

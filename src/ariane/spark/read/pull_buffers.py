@@ -1,6 +1,6 @@
 """The bodies of pull responses, in the buffer into which they were received, with headers in between.
 
-    | header | body | header | body | header | body ...         transport/receive_buffer.py
+    | header | body | header | body | header | body ...         transport/blocking.py
 
 They are decoded there: to join them first would copy everything that is read.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ariane.arrow.gather import ByteGatherer, Int64s
-from ariane.transport.receive_buffer import Span
+from ariane.transport.blocking import Span
 
 
 class PullBuffers(NamedTuple):

@@ -26,8 +26,7 @@ from ariane.model.ids import QueueOffset
 from ariane.spark.cluster import Cluster
 from ariane.spark.data_loss import report_loss
 from ariane.spark.offsets import QueueRange
-from ariane.transport.blocking import BlockingConnection
-from ariane.transport.receive_buffer import ReceivedFrame, Span
+from ariane.transport.blocking import BlockingConnection, ReceivedFrame, Span
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import read_response_to
 from ariane.wire.frame import encode_frame

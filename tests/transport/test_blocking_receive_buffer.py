@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.errors import FrameError
-from ariane.transport.receive_buffer import BUFFER_BYTES_MAX, ReceiveBuffer, ReceivedFrame
+from ariane.transport.blocking import BUFFER_BYTES_MAX, ReceiveBuffer, ReceivedFrame
 from ariane.wire.frame import Command, FrameDecoder, FrameLimits, encode_frame
 
 
