@@ -1,4 +1,7 @@
-"""Typed client calls: `response = await caller.call(address, GetMaxOffset("orders", 0))`."""
+"""Typed client calls: `response = await caller.call(address, GetMaxOffset("orders", 0))`.
+
+The connection matches a response with its request, by opaque number (transport/pending_calls.py).
+"""
 
 import asyncio
 from typing import Any, TypeVar

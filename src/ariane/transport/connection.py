@@ -3,13 +3,15 @@
 The same class serves both ends, because both may send requests: a client calls a broker, and a broker calls its clients
 over the connection that they opened. Three parts, from the inside out:
 
-    PendingCalls       calls that wait for their response, by opaque number, with one timer for all deadlines
+    PendingCalls       calls that wait for their response, by opaque number (pending_calls.py)
     ConnectionWriter   the sending half: requests, write flow control, close
     Connection         the receiving half: frames to responses, handlers and the fast path, read flow control
 
     data_received ─> FrameDecoder ─┬─ frames the fast path knows ─> fast path: answers by `write` or `start_handler`
                                    ├─ response ─> PendingCalls.resolve: wakes up the caller by the opaque number
                                    └─ request ──> receive(): response bytes, a coroutine that returns them, or None
+
+FrameDecoder limits the size of a frame (wire/frame.py).
 
 Batching of writes. All responses to one received chunk leave in one write: measured, a write per response costs 1.5 to
 1.8 times as much. Requests that are sent in the same event-loop iteration leave in one write too: the eight pulls of a
@@ -23,31 +25,25 @@ while the connection drains. It also pauses for an event-loop iteration when its
 others have their turn. Bytes that were received but not yet decoded wait in the decoder, so the bound holds for them,
 too, and memory_budget.py has one for all connections together. A sender waits while the peer does not read
 (`_writable`), so nothing piles up here.
-
-Timeouts. One timer serves all pending calls. It is set to the earliest deadline; when it fires it checks the calls that
-are pending then, and those answered in the meantime cost it nothing. With `asyncio.timeout` around each call a loop
-would set and clear thousands of timers that never fire.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from math import inf
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from ariane.clock import Clock
 from ariane.errors import CallTimeout, ConnectionLost, TooManyInFlight, WireError
 from ariane.lifecycle import TaskSet
 from ariane.transport.memory_budget import MemoryBudget
+from ariane.transport.pending_calls import PendingCalls
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag
 from ariane.wire.frame import Command, FrameDecoder, FrameLimits, encode_frame
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 ReceiveResult = bytes | Coroutine[Any, Any, bytes | None] | None
 """The response frame, a coroutine that returns it (None for no response), or None for no response."""
@@ -59,74 +55,10 @@ FastPath = Callable[["Connection", bytes, int], int]
 """Takes the frames that it knows, from a position of the bytes on, and returns where it stopped. It must not raise."""
 
 _OPAQUE_MAX = 2**31 - 1
-_TIMER_SLACK_S = 0.001  # event loops round timers to milliseconds; one that fires early would only be set again
 _REQUEST_BATCH_BYTES = 64 * 1024  # requests of one event-loop iteration are written at the latest when they reach this
 _RESPONSE_BATCH_BYTES = 256 * 1024  # responses to one chunk are written at the latest when they reach this
 _HELD_BYTES_MIN = 4096  # less is not counted: a chunk often ends inside a small frame
 _SLICE_S = 0.01  # of one connection: a chunk may hold thousands of requests that are cheap to send
-
-
-class PendingCalls(Generic[T]):
-    """Calls that wait for their response, by opaque number. A call that misses its deadline fails with TimeoutError."""
-
-    def __init__(self) -> None:
-        self._pending: dict[int, tuple[asyncio.Future[T], float]] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = inf
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def __contains__(self, opaque: int) -> bool:
-        return opaque in self._pending
-
-    def add(self, opaque: int, timeout_s: float) -> asyncio.Future[T]:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        future: asyncio.Future[T] = asyncio.Future(loop=loop)
-        self._pending[opaque] = future, deadline
-        if deadline < self._timer_at:
-            self._set_timer(loop, deadline)
-        return future
-
-    def resolve(self, opaque: int, response: T) -> bool:
-        """Gives the response to its call; False when no call with this number is pending."""
-        pending = self._pending.pop(opaque, None)
-        if pending is None:
-            return False
-        if not pending[0].done():
-            pending[0].set_result(response)
-        return True
-
-    def discard(self, opaque: int, future: asyncio.Future[T]) -> None:
-        """The caller has stopped waiting; a late response will be dropped."""
-        self._pending.pop(opaque, None)
-        if not future.cancel() and not future.cancelled():
-            future.exception()  # marks the exception as retrieved, so that asyncio does not log it
-
-    def fail_all(self, error: Exception) -> None:
-        pending, self._pending = self._pending, {}
-        for future, _ in pending.values():
-            if not future.done():
-                future.set_exception(error)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer, self._timer_at = None, inf
-
-    def _set_timer(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_at = loop.call_at(deadline, self._expire, loop), deadline
-
-    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer, self._timer_at = None, inf
-        late_from = loop.time() + _TIMER_SLACK_S
-        for opaque in [opaque for opaque, (_, deadline) in self._pending.items() if deadline <= late_from]:
-            future, _ = self._pending.pop(opaque)
-            if not future.done():
-                future.set_exception(TimeoutError())
-        if self._pending:
-            self._set_timer(loop, min(deadline for _, deadline in self._pending.values()))
 
 
 class ConnectionWriter(asyncio.Protocol):

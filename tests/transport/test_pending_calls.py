@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ariane.errors import ConnectionLost
-from ariane.transport.connection import PendingCalls
+from ariane.transport.pending_calls import PendingCalls
 from tests.transport.peers import PATIENCE_S
 
 
