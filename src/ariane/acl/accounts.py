@@ -17,7 +17,7 @@ from ariane.clock import Clock
 from ariane.errors import RequestFailed, SettingsError, SignatureRequired
 from ariane.lifecycle import background, every
 from ariane.logs import RepeatedWarnings
-from ariane.rpc.signatures import Signatures
+from ariane.rpc.signature_checks import Signatures
 from ariane.store.disk import Disk
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode

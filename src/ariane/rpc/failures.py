@@ -19,7 +19,7 @@ _REFUSED = "request refused"
 
 
 class Challenge(Response, frozen=True, kw_only=True):
-    """A refusal with what the client needs for a signature of version 2 (rpc/signatures.py)."""
+    """A refusal with what the client needs for a signature of version 2 (rpc/signature_checks.py)."""
 
     challenge: str = field(name=CHALLENGE)
     time_ms: int = field(name=SERVER_TIME)

@@ -1,5 +1,7 @@
 """The client's side of signatures: which form each connection needs, found out from the server's own refusals.
 
+The server's side is signature_checks.py; what is signed, and how, wire/signature.py.
+
     new connection ──► requests go out unsigned, with the access key and an empty `SignatureV2`
         ├─ refused, with a challenge          version 2 from now on, and the refused request is sent again
         ├─ refused, without one               a server of Apache: its form from now on, and the request is sent again

@@ -15,7 +15,7 @@ values.
     SignedAt           milliseconds since 1970 by the server's clock
 
 A server that checks version 2 sends `SignatureChallenge` and `SignatureTime` with each refusal that a signature of
-version 2 would avoid. rpc/signing.py has the client's side, rpc/signatures.py the server's.
+version 2 would avoid. rpc/signing.py has the client's side, rpc/signature_checks.py the server's.
 """
 
 import hmac

@@ -7,7 +7,7 @@
     5  the signature is wrong                         denied
     6  the request requires an administrator          denied, unless the account is one
     7  a topic or group without permission            denied
-    8  the signature was used before                  denied (rpc/signatures.py)
+    8  the signature was used before                  denied (rpc/signature_checks.py)
 
 What a request touches is not always in its fields: the topic of a message that is named by its offset, or a list of all
 topics. For these the handlers ask `rights_of` (rights.py).

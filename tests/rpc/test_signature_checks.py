@@ -12,7 +12,7 @@ from ariane.clock import Clock
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import Call, HandlerTable, handles
 from ariane.rpc.lockout import PAIR_FAILURES_MAX
-from ariane.rpc.signatures import NUMBERS_AHEAD_MAX, TIME_WINDOW_MS, Signatures, UsedNumbers
+from ariane.rpc.signature_checks import NUMBERS_AHEAD_MAX, TIME_WINDOW_MS, Signatures, UsedNumbers
 from ariane.rpc.signing import Signer
 from ariane.settings import Secret
 from ariane.testing import FakeClock
