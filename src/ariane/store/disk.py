@@ -1,5 +1,7 @@
 """File system abstraction of the store, kept minimal so that tests can simulate power cuts.
 
+How full the disk may get is decided in maintenance/disk_space.py.
+
 `RealDisk` uses Linux. `SimulatedDisk` (tests/simulation/simulated_disk.py) distinguishes written from synced bytes and
 lets a seed choose what survives a crash. Both follow these rules:
 

@@ -36,6 +36,7 @@ from ariane.store.consume_queue.saved_state import StateToSave, encode_index_fil
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
 from ariane.store.maintenance.derived_writer import DerivedWriter
+from ariane.store.maintenance.disk_space import WriteRefusal
 from ariane.store.maintenance.flush import Flusher
 from ariane.store.maintenance.recovery import StoreComponents, open_components
 from ariane.store.maintenance.retention import CleanupResult, Retention, RetentionHold
@@ -79,8 +80,7 @@ class MessageStore:
         self.settings = settings
         self.components = components
         self._clock = clock
-        self._write_error: StoreError | None = None
-        self._no_space: StoreFull | None = None
+        self._refusal = WriteRefusal()
         self._append_ended = 0.0
         self.append_s = 0.0
         """Duration of the last append: a page cache under pressure shows here first."""
@@ -152,24 +152,26 @@ class MessageStore:
 
     def append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """One result per draft: visible at once, durable when `flusher.wait_durable(appended.end)` is done."""
-        if self._write_error is not None:
-            return [self._write_error] * len(drafts)
+        if self._refusal.error is not None:
+            return [self._refusal.error] * len(drafts)
         return self._timed(self._appender.append, drafts)
 
     def append_together(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """The same, but all or none."""
-        if self._write_error is not None:
-            return [self._write_error] * len(drafts)
+        if self._refusal.error is not None:
+            return [self._refusal.error] * len(drafts)
         return self._timed(self._appender.append_together, drafts)
 
     def append_batch(self, batch: DraftBatch) -> AppendedBatch | StoreError:
         """A client's batch, of at least one message: all or none."""
-        return self._write_error if self._write_error is not None else self._timed(self._appender.append_batch, batch)
+        if self._refusal.error is not None:
+            return self._refusal.error
+        return self._timed(self._appender.append_batch, batch)
 
     def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:
         """Several batches of one topic, each all or none."""
-        if self._write_error is not None:
-            return [self._write_error] * len(drafts.plans)
+        if self._refusal.error is not None:
+            return [self._refusal.error] * len(drafts.plans)
         return self._timed(self._appender.append_batches, drafts)
 
     def _timed(self, append: Callable[[D], T], drafts: D) -> T:
@@ -214,20 +216,14 @@ class MessageStore:
     @property
     def write_error(self) -> StoreError | None:
         """Why appends fail at present; None when they are accepted."""
-        return self._write_error
+        return self._refusal.error
 
     def set_no_space(self, error: StoreFull | None) -> None:
         """Refuses appends with this error until it is called with None (store/maintenance/reserve.py)."""
-        if self._write_error is None or self._write_error is self._no_space:
-            self._write_error = error
-            if self._no_space is not None and error is None:
-                log.warning("writes accepted again: the file system has space")
-        self._no_space = error
+        self._refusal.set_no_space(error)
 
     def _sync_failed(self, error: OSError) -> None:
-        self._write_error = StoreReadOnly(
-            f"a sync failed ({error.strerror}): the store is read-only until it is restarted on a disk that works"
-        )
+        self._refusal.set_sync_failed(error)
         log.critical("sync failed: the store is read-only now", extra={"error": str(error)})
         try:
             mark_sync_failed(self.components.disk, self.components.layout.abort)
@@ -313,25 +309,8 @@ class MessageStore:
         if cleaned.files:
             checksums = self.components.layout.commit_log_checksums
             yield partial(drop_checksums_before, self.components.disk, checksums, cleaned.min_offset)
-        self._update_write_error(cleaned)
+        self._refusal.set_disk_use(cleaned.disk, self.settings.refuse_writes_ratio)
         return cleaned
-
-    def _update_write_error(self, cleaned: CleanupResult) -> None:
-        if isinstance(self._write_error, StoreReadOnly):
-            return
-        was_full, is_full = self._write_error not in (None, self._no_space), not cleaned.writes_allowed
-        if is_full and not was_full:
-            limit = self.settings.refuse_writes_ratio
-            self._write_error = StoreFull(
-                f"the disk is {cleaned.used_ratio:.0%} full, writes are refused above {limit:.0%} "
-                "(diskSpaceWarningLevelRatio): free some space; writes resume by themselves"
-            )
-        elif was_full and not is_full:
-            self._write_error = self._no_space
-        if was_full != is_full:
-            log.warning(
-                "writes refused: disk full" if is_full else "writes accepted again", extra={"used": cleaned.used_ratio}
-            )
 
     # --- closing ----------------------------------------------------------------------------------------------------
 
@@ -339,7 +318,7 @@ class MessageStore:
         """Checkpoints and marks the stop as clean. After a failed sync, or without space, the abort marker stays, for
         recovery."""
         components = self.components
-        is_clean = not isinstance(self._write_error, StoreReadOnly) and self._is_durable_now()
+        is_clean = not isinstance(self._refusal.error, StoreReadOnly) and self._is_durable_now()
         self.derived.close()
         if components.checksums is not None:
             components.checksums.close()

@@ -136,7 +136,7 @@ def test_a_full_disk_costs_no_young_files_when_that_is_forbidden() -> None:
     store.make_durable()
     disk.used = 0.95
     cleaned = store.clean()
-    assert (cleaned.files, cleaned.writes_allowed) == (0, False)
+    assert (cleaned.files, cleaned.disk.is_full) == (0, True)
 
 
 def test_above_ninety_percent_writes_are_refused_until_there_is_room() -> None:
@@ -144,14 +144,14 @@ def test_above_ninety_percent_writes_are_refused_until_there_is_room() -> None:
     disk = FullerDisk(clock)
     store = filled(disk, clock, 1)
     disk.used = 0.91
-    assert not store.clean().writes_allowed
+    assert store.clean().disk.is_full
     (refused,) = store.append([draft(b"refused")])
     assert isinstance(refused, StoreFull)
     assert isinstance(store.append_together([draft(b"refused")])[0], StoreFull)
     assert isinstance(store.append_batch(batch_of(b"refused")), StoreFull)
     assert len(bodies(store, "orders", 0)) == 1
     disk.used = 0.90
-    assert store.clean().writes_allowed
+    assert not store.clean().disk.is_full
     assert isinstance(store.append([draft(b"taken")])[0], Appended)
 
 
@@ -161,7 +161,7 @@ def test_files_that_a_round_deletes_count_for_the_same_round() -> None:
     store = filled(disk, clock, 3)
     disk.used = 0.95
     cleaned = store.clean()
-    assert (cleaned.files, cleaned.writes_allowed) == (2, True)
+    assert (cleaned.files, cleaned.disk.is_full) == (2, False)
 
 
 # --- what stays -------------------------------------------------------------------------------------------------------

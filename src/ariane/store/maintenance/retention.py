@@ -1,12 +1,12 @@
 """Retention: deletes old commit log files by age at an hour of the day, by disk use, or on manual request.
 
-    disk use     above 75 %   files that are old enough are deleted, whatever the hour
-                 above 85 %   the oldest are deleted, old enough or not; but not one that holds undelivered messages
-                 above 90 %   the oldest are deleted whatever they hold, and writes are refused until there is room
+disk_space.py has the limits of the disk's use. The active commit log file is never deleted. Undelivered messages are
+delayed and half messages: no consumer has seen them yet, and the broker knows the oldest of them
+(`add_retention_hold`).
 
-The active commit log file is never deleted. Undelivered messages are delayed and half messages: no consumer has seen
-them yet, and the broker knows the oldest of them (`add_retention_hold`). Queues and index are trimmed to the log's new
-beginning. A slice held by a reader stays valid: unlinking a file removes its name, the bytes go with the last mapping.
+Queues and index are trimmed to the log's new beginning; each queue finds its new first offset itself, as
+`ConsumeQueue.correct_min` says (store/consume_queue/queue.py). A slice held by a reader stays valid: unlinking a file
+removes its name, the bytes go with the last mapping.
 """
 
 import logging
@@ -19,6 +19,7 @@ from ariane.store.commit_log.log import CommitLog, Segment
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk
 from ariane.store.index.index import Index
+from ariane.store.maintenance.disk_space import DiskUse
 from ariane.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -35,8 +36,8 @@ RetentionHold = Callable[[], IoSteps[int | None]]
 class CleanupResult:
     files: int
     min_offset: int
-    used_ratio: float
-    writes_allowed: bool
+    disk: DiskUse
+    """Afterwards."""
 
 
 class Retention:
@@ -65,21 +66,18 @@ class Retention:
 
     def clean(self, now_ms: int, dispatched_to: int, *, manual: bool = False) -> IoSteps[CleanupResult]:
         """One pass. `manual`: delete old files whatever the hour. `dispatched_to`: from the checkpoint."""
-        used = self._disk.used_ratio(self._settings.root)
-        settings = self._settings
-        forced = settings.clean_forcibly and used > settings.force_clean_ratio
-        is_due = manual or forced or used > settings.disk_max_used_ratio or self._is_the_hour(now_ms)
-        is_disk_full = used > settings.refuse_writes_ratio
+        use = self._disk_use()
         files = 0
-        if is_due:
-            held_from = (yield from self._held_from(dispatched_to)) if forced else dispatched_to
-            files = yield from self._drop_log_files(
-                now_ms, dispatched_to, held_from, forced=forced, is_disk_full=is_disk_full
-            )
+        if manual or use.deletes_old or self._is_the_hour(now_ms):
+            held_from = (yield from self._held_from(dispatched_to)) if use.deletes_young else dispatched_to
+            files = yield from self._drop_log_files(now_ms, dispatched_to, held_from, use)
         if files:
             yield from self._trim_queues_and_index()
-            used = self._disk.used_ratio(settings.root)
-        return CleanupResult(files, self._log.min_offset, used, used <= settings.refuse_writes_ratio)
+            use = self._disk_use()
+        return CleanupResult(files, self._log.min_offset, use)
+
+    def _disk_use(self) -> DiskUse:
+        return DiskUse.of(self._disk.used_ratio(self._settings.root), self._settings)
 
     def _is_the_hour(self, now_ms: int) -> bool:
         return self._local_hour(now_ms) in self._hours
@@ -92,9 +90,7 @@ class Retention:
                 held_from = min(held_from, at)
         return held_from
 
-    def _drop_log_files(
-        self, now_ms: int, dispatched_to: int, held_from: int, *, forced: bool, is_disk_full: bool
-    ) -> IoSteps[int]:
+    def _drop_log_files(self, now_ms: int, dispatched_to: int, held_from: int, use: DiskUse) -> IoSteps[int]:
         segments = self._log.segments
         dropped = 0
         while dropped < FILES_PER_PASS and (first := segments.first) is not None:
@@ -103,16 +99,16 @@ class Retention:
                 break
             is_young = now_ms - self._disk.modified_ms(first.path) < self._settings.retention_hours * _HOUR_MS
             is_held = first.end > held_from
-            if is_young and (not forced or (is_held and not self._may_lose(first, is_disk_full=is_disk_full))):
+            if is_young and (not use.deletes_young or (is_held and not self._may_lose(first, use))):
                 break
             yield from segments.drop_first_steps()
             dropped += 1
-            log.info("commit log file deleted", extra={"file": str(first.path), "forced": forced})
+            log.info("commit log file deleted", extra={"file": str(first.path), "forced": use.deletes_young})
         return dropped
 
-    def _may_lose(self, segment: Segment, *, is_disk_full: bool) -> bool:
+    def _may_lose(self, segment: Segment, use: DiskUse) -> bool:
         """Whether to delete a file with undelivered messages: only when the broker could not write any more."""
-        if is_disk_full:
+        if use.is_full:
             log.error(
                 "commit log file with undelivered messages deleted because the disk is full: delayed messages or "
                 "transactions are lost. Give the store more space",
@@ -125,7 +121,7 @@ class Retention:
                 "transactions: free some space",
                 extra={"file": str(segment.path)},
             )
-        return is_disk_full
+        return use.is_full
 
     def _trim_queues_and_index(self) -> IoSteps[None]:
         low = self._log.min_offset
