@@ -13,6 +13,8 @@ kill of the process repeats one batch at most.
 
 A message that is due in a week would be deleted by retention after three days. So a message that has waited for the
 roll window, well below the retention time, is appended to the timer topic again.
+
+A message that is due too far ahead (timerMaxDelaySec) never gets here: broker/writer.py refuses it (`deferred`).
 """
 
 import asyncio
