@@ -5,7 +5,13 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.client.producer.queue_selection import RoundRobin, by_sharding_key, publish_queues, template_route
+from ariane.client.producer.queue_selection import (
+    QueueSelection,
+    RoundRobin,
+    by_sharding_key,
+    publish_queues,
+    template_route,
+)
 from ariane.model.route import BrokerData, MessageQueue, QueueData, TopicRoute
 
 
@@ -59,6 +65,20 @@ def test_a_retry_goes_to_another_broker() -> None:
     assert turn.pick(QUEUES, avoid="a") == queue("b", 0)
     assert turn.pick(QUEUES[:2], avoid="a") is None
     assert turn.pick(QUEUES, usable=lambda broker: broker == "b") == queue("b", 0)
+
+
+def test_a_retry_goes_to_the_broker_that_failed_if_there_is_no_other() -> None:
+    selection = QueueSelection(lambda: 0.0, latency_fault=False)
+    assert {selection.choose(QUEUES, last_broker="a") for _ in range(6)} == {queue("b", 0)}
+    assert {selection.choose(QUEUES[:2], last_broker="a") for _ in range(4)} == set(QUEUES[:2])
+
+
+def test_each_topic_has_its_own_round_robin() -> None:
+    selection = QueueSelection(lambda: 0.0, latency_fault=False)
+    others = [MessageQueue(topic="U", broker_name="a", queue_id=number) for number in range(2)]
+    chosen = [selection.choose(queues) for _ in range(3) for queues in (QUEUES, others)]
+    assert set(chosen[::2]) == set(QUEUES)
+    assert chosen[1] == chosen[5] != chosen[3]
 
 
 @given(st.integers(1, 20), st.integers(0, 2**16))

@@ -1,4 +1,7 @@
-"""Delivery with retries: choose a queue, send, and after a failure choose another, all within one timeout."""
+"""Delivery with retries: send, and after a failure send again, all within one timeout.
+
+queue_selection.py chooses the queue of each attempt.
+"""
 
 import asyncio
 import logging
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ariane.client.core.instance import Instance
-from ariane.client.producer.queue_selection import FaultTable, RoundRobin, publish_queues, template_route
+from ariane.client.producer.queue_selection import QueueSelection, publish_queues, template_route
 from ariane.client.producer.request import SendRequest
 from ariane.client.producer.result import SendResult, results_of
 from ariane.client.producer.settings import ProducerSettings
@@ -65,8 +68,7 @@ class Delivery:
     def __init__(self, instance: Instance, settings: ProducerSettings) -> None:
         self._instance = instance
         self._settings = settings
-        self._faults = FaultTable()
-        self._round_robin: dict[str, RoundRobin] = {}
+        self.selection = QueueSelection(instance.clock.monotonic, latency_fault=settings.latency_fault)
         self._queues: dict[str, tuple[TopicRoute, Sequence[MessageQueue]]] = {}
 
     # --- queues -----------------------------------------------------------------------------------------------------
@@ -97,23 +99,6 @@ class Delivery:
         """A permission that was just changed is not in the cached route."""
         route = await self._instance.routes.find(topic, fresh=True)
         return [] if route is None else publish_queues(topic, route)
-
-    def choose(self, queues: Sequence[MessageQueue], last_broker: str | None = None) -> MessageQueue:
-        """The next queue in round robin, if possible on another broker than the one that just failed."""
-        topic = queues[0].topic
-        round_robin = self._round_robin.get(topic) or self._round_robin.setdefault(topic, RoundRobin())
-        if self._settings.latency_fault:
-            now = self._instance.clock.monotonic()
-            chosen = round_robin.pick(queues, usable=lambda broker: self._faults.is_usable(broker, now))
-            if chosen is not None:
-                return chosen
-            better = self._faults.least_bad(now)
-            chosen = round_robin.pick(queues, usable=lambda broker: broker == better)
-            if chosen is not None:
-                return chosen
-        chosen = round_robin.pick(queues, avoid=last_broker) or round_robin.pick(queues)
-        assert chosen is not None
-        return chosen
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -150,12 +135,8 @@ class Delivery:
         cached = self._queues.get(topic)
         return cached[1] if cached is not None and cached[0] is self._instance.routes.cached(topic) else None
 
-    def record_latency(self, queue: MessageQueue, seconds: float) -> None:
-        """Records how long a send took, for `choose`."""
-        self._faults.record_latency(queue.broker_name, seconds, self._instance.clock.monotonic())
-
     async def send_oneway(self, send_request: SendRequest, queue: MessageQueue | None = None) -> None:
-        queue = queue or self.choose(await self.queues(send_request.topic))
+        queue = queue or self.selection.choose(await self.queues(send_request.topic))
         request = send_request.wire_request(queue, self._settings, self._instance.clock.now_ms())
         await self._instance.oneway(self._address(queue), request)
 
@@ -164,7 +145,7 @@ class Delivery:
     ) -> list[SendResult]:
         for retries_left in range(retries, -1, -1):
             queues = await self.queues(state.send_request.topic)
-            queue = state.fixed or state.first or self.choose(queues, state.last_broker)
+            queue = state.fixed or state.first or self.selection.choose(queues, state.last_broker)
             state.first = None
             if queue.broker_name == state.last_broker:
                 # The same broker again, because there is no other: give it some time.
@@ -187,7 +168,7 @@ class Delivery:
         began = clock.monotonic()
         request = state.send_request.wire_request(queue, self._settings, clock.now_ms())
         response = await self._instance.call(self._address(queue), request, timeout_s)
-        self.record_latency(queue, clock.monotonic() - began)
+        self.selection.record_latency(queue, clock.monotonic() - began)
         return results_of(response, queue, state.send_request.unique_keys)
 
     async def _handle_failure(
@@ -206,7 +187,7 @@ class Delivery:
         if isinstance(error, WireError):
             state.failures.append(f"{queue.broker_name}: {error}")
             raise self._failed(state, "the broker's response cannot be read") from error
-        self._faults.record_failure(queue.broker_name, self._instance.clock.monotonic())
+        self.selection.record_failure(queue)
         state.failures.append(f"{queue.broker_name}: {error}")
         not_stored = isinstance(error, RequestFailed) and error.code in _NOT_STORED_CODES
         state.not_stored += not_stored or isinstance(error, ConnectFailed)

@@ -106,6 +106,7 @@ class ProducerFastPath:
         self._clock = instance.clock
         self._settings = settings
         self._delivery = delivery
+        self._selection = delivery.selection
         self._keys = keys
         self._unit_mode = instance.settings.unit_mode
         self._templates: dict[MessageQueue, SendTemplate] = {}
@@ -120,7 +121,7 @@ class ProducerFastPath:
         queues = self._delivery.cached_queues(message.topic)
         if queues is None:
             return await self._send_general(message, unique_key, text, timeout_s, None)
-        queue = self._delivery.choose(queues)
+        queue = self._selection.choose(queues)
         connection = self._instance.ready_master(queue.broker_name)
         if connection is None:
             return await self._send_general(message, unique_key, text, timeout_s, queue)
@@ -136,7 +137,7 @@ class ProducerFastPath:
             (result,) = await self._delivery.resume_after(single, queue, error, timeout_s, left_s)
             return result
         if self._settings.latency_fault:
-            self._delivery.record_latency(queue, self._clock.monotonic() - began)
+            self._selection.record_latency(queue, self._clock.monotonic() - began)
         return result_of(response, queue, unique_key)
 
     async def send_request(self, send_request: SendRequest, fixed: MessageQueue | None) -> list[SendResult]:
@@ -145,7 +146,7 @@ class ProducerFastPath:
         if not isinstance(send_request, Batch) or fixed is not None or queues is None:
             return await self._delivery.send(send_request, fixed)
         began, timeout_s = self._clock.monotonic(), self._settings.send_timeout_s
-        queue = self._delivery.choose(queues)
+        queue = self._selection.choose(queues)
         connection = self._instance.ready_master(queue.broker_name)
         if connection is None:
             return await self._delivery.send(send_request, None, None, queue)
@@ -161,7 +162,7 @@ class ProducerFastPath:
             left_s = max(0.0, began + timeout_s - self._clock.monotonic())
             return await self._delivery.resume_after(send_request, queue, error, timeout_s, left_s)
         if self._settings.latency_fault:
-            self._delivery.record_latency(queue, self._clock.monotonic() - began)
+            self._selection.record_latency(queue, self._clock.monotonic() - began)
         return results_of(response, queue, send_request.unique_keys)
 
     def _limit_s(self, queues: Sequence[MessageQueue], timeout_s: float) -> float:

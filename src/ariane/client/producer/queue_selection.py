@@ -1,4 +1,6 @@
-"""Queue selection for sends: round robin, sharding key, and avoidance of slow brokers. Pure functions, no I/O.
+"""Queue selection for sends: the queue of the first attempt and of each retry, and of a sharding key. No I/O.
+
+`QueueSelection.choose` decides: round robin, if possible on another broker than the one that just failed.
 
 Brokers to avoid, by the latency of their last send (RocketMQ's sendLatencyFaultEnable):
 
@@ -81,6 +83,43 @@ class RoundRobin:
 def by_sharding_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     """The queue that Java's SelectMessageQueueByHash chooses for the same key and the same route."""
     return queues[abs(java_hash(key)) % len(queues)]
+
+
+# --- the queue of an attempt ---
+
+
+class QueueSelection:
+    """Chooses the queues of one producer's attempts. `now` is a monotonic clock."""
+
+    def __init__(self, now: Callable[[], float], *, latency_fault: bool) -> None:
+        self._now = now
+        self._latency_fault = latency_fault
+        self._faults = FaultTable()
+        self._round_robin: dict[str, RoundRobin] = {}
+
+    def choose(self, queues: Sequence[MessageQueue], last_broker: str | None = None) -> MessageQueue:
+        """The next queue in round robin, if possible on another broker than the one that just failed."""
+        topic = queues[0].topic
+        round_robin = self._round_robin.get(topic) or self._round_robin.setdefault(topic, RoundRobin())
+        if self._latency_fault:
+            now = self._now()
+            chosen = round_robin.pick(queues, usable=lambda broker: self._faults.is_usable(broker, now))
+            if chosen is not None:
+                return chosen
+            better = self._faults.least_bad(now)
+            chosen = round_robin.pick(queues, usable=lambda broker: broker == better)
+            if chosen is not None:
+                return chosen
+        chosen = round_robin.pick(queues, avoid=last_broker) or round_robin.pick(queues)
+        assert chosen is not None
+        return chosen
+
+    def record_latency(self, queue: MessageQueue, latency_s: float) -> None:
+        """Records how long a send took."""
+        self._faults.record_latency(queue.broker_name, latency_s, self._now())
+
+    def record_failure(self, queue: MessageQueue) -> None:
+        self._faults.record_failure(queue.broker_name, self._now())
 
 
 # --- avoidance of slow brokers ---
