@@ -1,4 +1,8 @@
-"""Plans a read: from the options to topics, queues and offset ranges, and how much goes into a micro-batch."""
+"""Plans a read: from the options to topics, queues and offset ranges, and how much goes into a micro-batch.
+
+Spark's partitions are the ranges, split (`Planner.split`): of a batch read those of `batch_ranges`, of a micro-batch
+those of `stream_ranges`.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,7 +11,16 @@ from ariane.errors import ArianeError, SettingsError
 from ariane.model.route import MessageQueue
 from ariane.spark.cluster import Cluster, Ends
 from ariane.spark.data_loss import report_loss
-from ariane.spark.offsets import EARLIEST, LATEST, Offsets, Position, QueueRange, SplitLimits, split_ranges
+from ariane.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    Position,
+    QueueRange,
+    SplitLimits,
+    StreamOffset,
+    split_ranges,
+)
 from ariane.spark.options.read import ReadOptions
 from ariane.wire.requests.messages import QueryConsumeQueue
 
@@ -146,7 +159,16 @@ def _named(queue: MessageQueue) -> str:
     return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
 
 
-# --- how much goes into the next micro-batch ---
+# --- a micro-batch: its ranges, and how much goes into the next one ---
+
+
+def stream_ranges(start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
+    """Deterministic: always the same for the same two offsets."""
+    ranges = []
+    for queue in sorted(end.next):
+        begin = start.next.get(queue, end.begins.get(queue, 0))
+        ranges.append(QueueRange(queue, begin, max(begin, end.next[queue])))
+    return ranges
 
 
 def limited(start: Mapping[MessageQueue, int], latest: Mapping[MessageQueue, int], rows_max: float) -> Offsets:

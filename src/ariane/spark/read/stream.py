@@ -23,7 +23,7 @@ from ariane.spark.offsets import EARLIEST, Offsets, QueueRange, StreamOffset
 from ariane.spark.options.read import ReadOptions, delay_s
 from ariane.spark.read.broker import read_range
 from ariane.spark.read.columns import Columns
-from ariane.spark.read.planning import Minimum, Planner, limited, rows_for_bytes
+from ariane.spark.read.planning import Minimum, Planner, limited, rows_for_bytes, stream_ranges
 
 log = logging.getLogger(__name__)
 
@@ -227,12 +227,7 @@ class _DriverSide:
     # --- the micro-batch --------------------------------------------------------------------------------------------
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
-        """Deterministic: always the same for the same two offsets."""
-        ranges = []
-        for queue in sorted(end.next):
-            begin = start.next.get(queue, end.begins.get(queue, 0))
-            ranges.append(QueueRange(queue, begin, max(begin, end.next[queue])))
-        return self._planner.split(ranges)
+        return self._planner.split(stream_ranges(start, end))
 
     def mirror(self, offsets: Offsets) -> None:
         """Commits the offsets of the group, for monitoring: the stream does not depend on them, so a failure is only
