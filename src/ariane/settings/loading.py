@@ -1,4 +1,7 @@
-"""Loads the settings of one process from defaults, a file, environment variables and flags, with the origin of each."""
+"""Loads the settings of one process from defaults, a file, environment variables and flags, with the origin of each.
+
+Each setting comes from the last of these that has it: a later one wins.
+"""
 
 from __future__ import annotations
 
