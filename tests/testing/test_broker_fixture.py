@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ariane.errors import ListenFailed, SettingsError
-from ariane.testing import running_broker
+from ariane.testing import FakeClock, running_broker
 
 
 def test_no_files_are_left_at_the_end() -> None:
@@ -45,3 +45,39 @@ def test_a_failed_start_raises_its_cause() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ListenFailed, match=str(port)), running_broker(port=port):
             pass
+
+
+HOUR_S = 3600
+TIMER_SLOT_S = 0.1
+
+
+def test_a_delayed_message_is_due_when_the_time_of_the_broker_has_passed() -> None:
+    with running_broker(clock=FakeClock()) as broker:
+        broker.send("orders", b"in two hours", delay_level=18)
+        broker.advance(2 * HOUR_S - 1)
+        broker.send("orders", b"now")
+        assert [message.body for message in broker.messages("orders")] == [b"now"]
+        broker.advance(1)
+        assert [message.body for message in broker.wait_for_messages("orders", 2)] == [b"now", b"in two hours"]
+
+
+def test_a_message_with_a_delivery_time_is_due_when_the_broker_has_that_time() -> None:
+    clock = FakeClock()
+    with running_broker(clock=clock) as broker:
+        broker.send("orders", b"tomorrow", deliver_at=clock.now_ms() + 24 * HOUR_S * 1000)
+        assert broker.messages("orders") == []
+        broker.advance(24 * HOUR_S + TIMER_SLOT_S)
+        (message,) = broker.wait_for_messages("orders", 1)
+        assert message.body == b"tomorrow"
+
+
+async def test_an_async_test_moves_the_time_of_the_broker_too() -> None:
+    with running_broker(clock=FakeClock()) as broker:
+        await broker.aio.send("orders", b"in two hours", delay_level=18)
+        await broker.aio.advance(2 * HOUR_S)
+        assert len(await broker.aio.wait_for_messages("orders", 1)) == 1
+
+
+def test_the_system_clock_cannot_be_moved() -> None:
+    with running_broker() as broker, pytest.raises(RuntimeError, match=r"pass clock=FakeClock\(\)"):
+        broker.advance(1)

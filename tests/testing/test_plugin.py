@@ -22,6 +22,7 @@ import pytest
 from ariane.client.consumer.lite_pull import LitePullConsumer
 from ariane.client.producer.producer import Producer
 from ariane.client.settings import ClientSettings
+from ariane.testing import FakeClock
 
 
 def test_a_plain_test_sends_and_waits(ariane_broker):
@@ -84,6 +85,17 @@ class TestWithSettings:
     def test_a_test_can_have_a_broker_with_other_settings(self, ariane_broker):
         with pytest.raises(Exception, match="topic create orders"):
             ariane_broker.send("orders", b"x")
+
+
+class TestWithItsOwnTime:
+    @pytest.fixture
+    def ariane_broker_settings(self):
+        return {"clock": FakeClock()}
+
+    def test_a_test_does_not_wait_for_a_delayed_message(self, ariane_broker):
+        ariane_broker.send("orders", b"in two hours", delay_level=18)
+        ariane_broker.advance(2 * 3600)
+        assert len(ariane_broker.wait_for_messages("orders", 1)) == 1
 """
 
 UNUSED = """
@@ -141,7 +153,7 @@ def run_pytest(project: Path, code: str) -> str:
 
 
 def test_a_project_tests_against_a_real_broker(project: Path) -> None:
-    assert "7 passed" in run_pytest(project, SAMPLE)
+    assert "8 passed" in run_pytest(project, SAMPLE)
 
 
 def test_a_session_that_needs_no_broker_imports_none(project: Path) -> None:

@@ -4,7 +4,8 @@
         ...                                     # any client at broker.namesrv
         broker.wait_for_messages("orders", 3)
 
-With pytest, the fixture `ariane_broker` is the same. In an `async` test use `await broker.aio.wait_for_messages(...)`:
+With pytest, the fixture `ariane_broker` is the same. With a `FakeClock` the broker's time passes only by
+`broker.advance(seconds)` (testing/clock.py). In an `async` test use `await broker.aio.wait_for_messages(...)`:
 the plain methods would block the test's event loop.
 """
 
@@ -37,6 +38,7 @@ from ariane.model.topic import TopicConfig
 from ariane.nameserver.server import serve
 from ariane.nameserver.settings import NameserverSettings
 from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.testing.clock import FakeClock
 from ariane.transport.settings import TransportSettings
 from ariane.wire.record.read import decode
 
@@ -63,10 +65,10 @@ class BrokerThread:
 
     @classmethod
     @contextmanager
-    def running(cls, settings: BrokerSettings) -> Iterator["BrokerThread"]:
+    def running(cls, settings: BrokerSettings, clock: Clock) -> Iterator["BrokerThread"]:
         """Raises the errors of the servers: those of the start immediately, later ones at the end."""
         servers = cls()
-        thread = threading.Thread(target=servers._main, args=(settings,), name="ariane-broker", daemon=True)
+        thread = threading.Thread(target=servers._main, args=(settings, clock), name="ariane-broker", daemon=True)
         thread.start()
         try:
             servers._started.result()
@@ -85,20 +87,20 @@ class BrokerThread:
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def _main(self, settings: BrokerSettings) -> None:
+    def _main(self, settings: BrokerSettings, clock: Clock) -> None:
         try:
-            asyncio.run(self._serve(settings))
+            asyncio.run(self._serve(settings, clock))
         except Exception as error:  # the edge of the thread: raised by `running`
             (self._ended if self._started.done() else self._started).set_exception(sole_cause(error))
         if not self._ended.done():
             self._ended.set_result(None)
 
-    async def _serve(self, settings: BrokerSettings) -> None:
+    async def _serve(self, settings: BrokerSettings, clock: Clock) -> None:
         stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         async with _nameserver() as namesrv:
             settings = replace(settings, namesrv_addr=str(namesrv), transport=_TRANSPORT)
-            async with running(settings, Clock()) as broker:
+            async with running(settings, clock) as broker:
                 self._stop = partial(self._loop.call_soon_threadsafe, stop.set)
                 self._started.set_result(Servers(str(namesrv), broker))
                 await stop.wait()
@@ -120,9 +122,10 @@ _BODIES_SHOWN_MAX = 5
 class BrokerInspector:
     """Reads and changes the state of a broker in this process. Everything here runs on the broker's event loop."""
 
-    def __init__(self, namesrv: str, broker: Broker) -> None:
+    def __init__(self, namesrv: str, broker: Broker, clock: Clock) -> None:
         self.namesrv = namesrv
         self._broker = broker
+        self._clock = clock
         self._components = broker.parts
         self._arrived = asyncio.Event()
         self._components.store.store.components.dispatcher.on_arrival(lambda *_: self._arrived.set())
@@ -142,6 +145,14 @@ class BrokerInspector:
     async def send(self, topic: str, body: bytes, **fields: Unpack[MessageFields]) -> SendResult:
         async with Producer(self.namesrv, group="ariane-tests") as producer:
             return await producer.send(topic, body, **fields)
+
+    async def advance(self, seconds: float) -> None:
+        if not isinstance(self._clock, FakeClock):
+            raise RuntimeError(  # noqa: TRY004 - the clock was chosen elsewhere, no argument has a wrong type
+                "this broker has the system clock, whose time cannot be moved: pass clock=FakeClock() to "
+                "running_broker, or return it from the fixture ariane_broker_settings"
+            )
+        await self._clock.jump(seconds)  # the moments between would be those of hundreds of jobs a second
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -255,6 +266,14 @@ class BrokerForTests:
     def send(self, topic: str, body: bytes, **fields: Unpack[MessageFields]) -> SendResult:
         return self._call(self._inspector.send(topic, body, **fields))
 
+    def advance(self, seconds: float) -> None:
+        """Moves the time of a broker with a FakeClock forward, so that delayed messages become due.
+
+        Delivery times are exact to 0.1 s. Two minutes also expire what was silent so long: idle connections, and
+        members of groups without a heartbeat.
+        """
+        self._call(self._inspector.advance(seconds))
+
     def messages(self, topic: str) -> list[Received]:
         """All stored messages, the oldest first."""
         return self._call(self._inspector.messages(topic))
@@ -290,6 +309,9 @@ class AsyncBrokerForTests:
     async def send(self, topic: str, body: bytes, **fields: Unpack[MessageFields]) -> SendResult:
         return await self._call(self._inspector.send(topic, body, **fields))
 
+    async def advance(self, seconds: float) -> None:
+        await self._call(self._inspector.advance(seconds))
+
     async def messages(self, topic: str) -> list[Received]:
         return await self._call(self._inspector.messages(topic))
 
@@ -309,18 +331,21 @@ class AsyncBrokerForTests:
 
 
 @contextmanager
-def running_broker(directory: Path | None = None, **settings: Any) -> Iterator[BrokerForTests]:
+def running_broker(
+    directory: Path | None = None, *, clock: Clock | None = None, **settings: Any
+) -> Iterator[BrokerForTests]:
     """`settings` are those of BrokerSettings; `store` is a dict of those of StoreSettings. Without a `directory`, a
-    temporary one."""
-    with _directory(directory) as root, BrokerThread.running(_settings(root, settings)) as thread:
+    temporary one. `clock` is the broker's; the nameserver and clients have the system's."""
+    clock = clock or Clock()
+    with _directory(directory) as root, BrokerThread.running(_settings(root, settings), clock) as thread:
         servers = thread.servers
-        inspector = thread.begin(_make_inspector(servers.namesrv, servers.broker)).result()
+        inspector = thread.begin(_make_inspector(servers.namesrv, servers.broker, clock)).result()
         yield BrokerForTests(thread, inspector)
 
 
-async def _make_inspector(namesrv: str, broker: Any) -> BrokerInspector:
+async def _make_inspector(namesrv: str, broker: Broker, clock: Clock) -> BrokerInspector:
     """Runs on the broker's event loop, because its listener does."""
-    return BrokerInspector(namesrv, broker)
+    return BrokerInspector(namesrv, broker, clock)
 
 
 @contextmanager

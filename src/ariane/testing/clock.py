@@ -1,4 +1,10 @@
-"""A fake clock for tests: time passes only through `advance()`."""
+"""A fake clock for tests: time passes only through `advance()` and `jump()`.
+
+with running_broker(clock=FakeClock()) as broker:
+    broker.send("orders", b"later", delay_level=18)         # two hours
+    broker.advance(2 * 3600)                                # on the broker's event loop, which owns the clock
+    broker.wait_for_messages("orders", 1)
+"""
 
 import asyncio
 import heapq
@@ -8,7 +14,7 @@ from ariane.clock import Clock
 
 
 class FakeClock(Clock):
-    """Time stands still until `advance()`; sleepers then wake in order, each at its own moment."""
+    """Time stands still until `advance()`, by which sleepers wake in order, each at its own moment; or `jump()`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._start_ms = now_ms
@@ -23,6 +29,9 @@ class FakeClock(Clock):
         return self._elapsed_s
 
     async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:  # as the system clock: no `advance` may follow
+            await asyncio.sleep(0)
+            return
         woken = asyncio.Event()
         heapq.heappush(self._sleepers, (self._elapsed_s + seconds, next(self._ticket), woken))
         await woken.wait()
@@ -36,6 +45,13 @@ class FakeClock(Clock):
             woken.set()
             await _let_others_run()
         self._elapsed_s = target
+
+    async def jump(self, seconds: float) -> None:
+        """Moves time forward at once, as for a machine that was suspended: each sleeper that is due wakes once."""
+        self._elapsed_s += seconds
+        while self._sleepers and self._sleepers[0][0] <= self._elapsed_s:
+            heapq.heappop(self._sleepers)[2].set()
+        await _let_others_run()
 
 
 async def _let_others_run() -> None:

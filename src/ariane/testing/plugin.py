@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def ariane_broker_settings() -> dict[str, Any]:
-    """Settings for the broker of `ariane_broker`, by their names in BrokerSettings: override this fixture."""
+    """Settings for the broker of `ariane_broker`, by their names in BrokerSettings, and its `clock`: override this."""
     return {}
 
 
