@@ -14,7 +14,7 @@ from pathlib import Path
 from ariane.broker.json_table import JsonTable
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import InboundMessage, MessageWriter
-from ariane.store.maintenance.flush import FlushThread
+from ariane.store.maintenance.flush import GroupCommit
 from ariane.store.service import StoreService
 from ariane.testing import FakeClock
 from ariane.wire.record.read import RecordView, verify
@@ -52,8 +52,8 @@ async def schedule_env(
     store = opened(disk, clock, boot, **changes)
     settings = BrokerSettings(name="b", store=store.settings)
     with ThreadPoolExecutor(max_workers=1) as executor:
-        async with FlushThread.running(store.flusher, store.settings) as flush_thread:
-            service = StoreService(store, flush_thread, executor)
+        async with GroupCommit.running(store.flusher, store.settings) as group_commit:
+            service = StoreService(store, group_commit, executor)
             yield ScheduleEnv(disk, clock, service, MessageWriter(service, settings, clock), settings)
 
 

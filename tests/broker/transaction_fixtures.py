@@ -24,7 +24,7 @@ from ariane.broker.writer import MessageWriter
 from ariane.model.message import Property, StoredMessage
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
-from ariane.store.maintenance.flush import FlushThread
+from ariane.store.maintenance.flush import GroupCommit
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
 from ariane.testing import FakeClock
@@ -91,8 +91,8 @@ async def transaction_broker(
     )
     message_store = MessageStore.open(settings.store, clock, HOST, disk=disk, boot=boot)
     with ThreadPoolExecutor(max_workers=1) as executor:
-        async with FlushThread.running(message_store.flusher, settings.store) as flush_thread:
-            service = StoreService(message_store, flush_thread, executor)
+        async with GroupCommit.running(message_store.flusher, settings.store) as group_commit:
+            service = StoreService(message_store, group_commit, executor)
             offsets = ConsumerOffsets(JsonTable(disk, message_store.components.layout.config / "consumerOffset.json"))
             topics, clients = Topics(settings, None, clock), Clients()
             topics.ensure(TOPIC, 4)

@@ -17,6 +17,7 @@ group, which is one append; groups are written in the order of arrival.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ariane.broker.writer import MessageWriter, store_error_response
@@ -115,7 +116,7 @@ class Coalescer:
         if not groups:
             if self._before_others:
                 self._writer.flush_first(self.flush)
-            asyncio.get_running_loop().call_soon(self.flush)
+            asyncio.get_running_loop().call_soon(self._flush_last)
             group = _Group(sink, key)
             groups.append(group)
         else:
@@ -135,52 +136,87 @@ class Coalescer:
 
     def flush(self) -> None:
         """Stores all that is enqueued, and answers what need not wait for a sync. Does nothing when nothing is."""
+        self._flush(is_last=False)
+
+    def _flush_last(self) -> None:
+        """The event-loop iteration ends: what it brought may share a sync on the loop."""
+        self._flush(is_last=True)
+
+    def _flush(self, *, is_last: bool) -> None:
         if not self._groups:
             return
         groups, self._groups, self._bytes = self._groups, [], 0
+        written = [(group, group.write()) for group in groups]
+        is_safe = not self._writer.is_sync or (is_last and self._sync_here(groups))
         responses: dict[Connection, list[bytes]] = {}
-        for group in groups:
-            results = group.write()
+        waiting: list[_Waiting] = []
+        for group, results in written:
             # One look at all of them: a check for each message and whether it must wait would take 0.2 us a message.
-            are_done = not self._writer.is_sync and set(map(type, results)) == group.sink.result_types
+            are_done = is_safe and set(map(type, results)) == group.sink.result_types
             first = 0
             for connection, last in group.senders:
                 pairs = zip(group.items[first:last], results[first:last], strict=True)
-                data = group.sink.stored(pairs) if are_done else self._respond(group.sink, connection, pairs)
+                if are_done:
+                    data = group.sink.stored(pairs)
+                else:
+                    data, unsafe = _split(group.sink, connection, pairs, is_safe=is_safe)
+                    if unsafe:
+                        waiting.append((group.sink, connection, unsafe))
                 responses.setdefault(connection, []).append(data)
                 first = last
         for connection, parts in responses.items():
             data = parts[0] if len(parts) == 1 else b"".join(parts)
             if data:
                 connection.write(data)
-
-    def _respond(self, sink: Sink[Any, Any], connection: Connection, pairs: Iterable[tuple[Any, Any]]) -> bytes:
-        """The responses that need not wait; those that wait for a sync do so in one task."""
-        errors: list[bytes | None] = []
-        stored: list[tuple[Any, Any]] = []
-        waiting: list[tuple[Any, Any]] = []
-        for item, result in pairs:
-            if isinstance(result, Exception):
-                errors.append(sink.failed(connection, item, result))
-            elif sink.wants_durable(item) and not self._writer.is_safe(sink.appended(result)[-1]):
-                waiting.append((item, result))
-            else:
-                stored.append((item, result))
         if waiting:
-            connection.start_handler(self._respond_when_durable(sink, connection, waiting))
-        return _joined(errors) + sink.stored(stored)
+            self._wait(waiting)
 
-    async def _respond_when_durable(
-        self, sink: Sink[Any, Any], connection: Connection, waiting: list[tuple[Any, Any]]
-    ) -> bytes:
-        appended = [record for _, result in waiting for record in sink.appended(result)]
-        try:
-            code = await self._writer.durable(appended)
-        except StoreError as error:
-            return _joined(sink.failed(connection, item, error) for item, _ in waiting)
-        if code is ResponseCode.SUCCESS:
-            return sink.stored(waiting)
-        return _joined(sink.stored_with(code, item, result) for item, result in waiting)
+    def _sync_here(self, groups: list[_Group]) -> bool:
+        """Whether all is durable, by a sync on the loop that a sender wants and that is short."""
+        wants_durable = any(group.sink.wants_durable(item) for group in groups for item in group.items)
+        return wants_durable and self._writer.sync_here(sum(len(group.items) for group in groups))
+
+    def _wait(self, waiting: "list[_Waiting]") -> None:
+        """One callback for all connections, where a task for each would cost as much as several messages."""
+        for connection in {connection for _, connection, _ in waiting}:
+            connection.hold_request()
+        messages = sum(len(sink.appended(result)) for sink, _, pairs in waiting for _, result in pairs)
+        self._writer.when_durable(messages, partial(_answer, waiting))
+
+
+_Waiting = tuple[Sink[Any, Any], Connection, list[tuple[Any, Any]]]
+"""Items of one connection that are stored and wait for a sync, with their results."""
+
+
+def _split(
+    sink: Sink[Any, Any], connection: Connection, pairs: Iterable[tuple[Any, Any]], *, is_safe: bool
+) -> tuple[bytes, list[tuple[Any, Any]]]:
+    """The responses that need not wait, and what has to wait for a sync."""
+    errors: list[bytes | None] = []
+    stored: list[tuple[Any, Any]] = []
+    waiting: list[tuple[Any, Any]] = []
+    for item, result in pairs:
+        if isinstance(result, Exception):
+            errors.append(sink.failed(connection, item, result))
+        elif is_safe or not sink.wants_durable(item):
+            stored.append((item, result))
+        else:
+            waiting.append((item, result))
+    return _joined(errors) + sink.stored(stored), waiting
+
+
+def _answer(waiting: list[_Waiting], outcome: ResponseCode | StoreError) -> None:
+    responses: dict[Connection, list[bytes]] = {}
+    for sink, connection, pairs in waiting:
+        if outcome is ResponseCode.SUCCESS:
+            data = sink.stored(pairs)
+        elif isinstance(outcome, StoreError):
+            data = _joined(sink.failed(connection, item, outcome) for item, _ in pairs)
+        else:
+            data = _joined(sink.stored_with(outcome, item, result) for item, result in pairs)
+        responses.setdefault(connection, []).append(data)
+    for connection, parts in responses.items():
+        connection.finish_request(parts[0] if len(parts) == 1 else b"".join(parts))
 
 
 def _joined(responses: Iterable[bytes | None]) -> bytes:

@@ -29,6 +29,7 @@ A sender gets the reason why its message was not stored as a response code:
 Java producers try another broker for all but the first.
 """
 
+import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -327,18 +328,49 @@ class MessageWriter:
         outcomes = [appended] if isinstance(appended, Appended) else list(appended)
         if not wait or not self.is_sync or not outcomes:
             return ResponseCode.SUCCESS
+        future: asyncio.Future[ResponseCode] = asyncio.get_running_loop().create_future()
+
+        def respond(outcome: ResponseCode | StoreError) -> None:
+            if future.done():  # the connection is gone
+                return
+            if isinstance(outcome, StoreError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self.when_durable(len(outcomes), respond, max(record.end for record in outcomes))
+        return await future
+
+    def when_durable(
+        self, messages: int, respond: Callable[[ResponseCode | StoreError], None], end: int | None = None
+    ) -> None:
+        """The same for all that was written, or up to `end`: `respond` gets the code or the error, perhaps now.
+
+        `messages` wait for it. And only with SYNC_FLUSH."""
         ticket = next(self._tickets)
-        self._waiting_messages += len(outcomes)
+        self._waiting_messages += messages
         began = self._waiting[ticket] = self._clock.monotonic()
-        try:
-            await self._service.wait_durable(outcomes)
-        except TimeoutError:
-            return ResponseCode.FLUSH_DISK_TIMEOUT
-        finally:
+
+        def done(error: StoreReadOnly | TimeoutError | None) -> None:
             del self._waiting[ticket]
-            self._waiting_messages -= len(outcomes)
-            self.counters.sync_s.add(self._clock.monotonic() - began)
-        return ResponseCode.SUCCESS
+            self._waiting_messages -= messages
+            self.counters.sync_s.add(self._clock.monotonic() - began, messages)
+            if error is None:
+                respond(ResponseCode.SUCCESS)
+            else:
+                respond(ResponseCode.FLUSH_DISK_TIMEOUT if isinstance(error, TimeoutError) else error)
+
+        self._service.when_durable(self.store.components.commit_log.max_offset if end is None else end, done)
+
+    def sync_here(self, messages: int) -> bool:
+        """Syncs on the event loop if that is short; whether all that was written is durable. `messages` waited for it.
+
+        For the end of an event-loop iteration."""
+        began = self._clock.monotonic()
+        if not self._service.sync_here():
+            return False
+        self.counters.sync_s.add(self._clock.monotonic() - began, messages)
+        return True
 
     @property
     def waiting(self) -> int:

@@ -87,7 +87,7 @@ class MessageStore:
         self._checkpoint = components.checkpoint
         self._entries_planned = self._entries_checkpointed = components.queues.entries_added
         self.derived = DerivedWriter(components, clock)
-        self.flusher = Flusher(components.commit_log, components.checkpoint.flushed_to, self._sync_failed)
+        self.flusher = Flusher(components.commit_log, components.checkpoint.flushed_to, self._sync_failed, clock)
         self.reader = Reader(
             components.commit_log,
             components.queues,

@@ -18,7 +18,7 @@ from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.disk import mount_of
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
-from ariane.store.maintenance.flush import FlushThread
+from ariane.store.maintenance.flush import Done, GroupCommit
 from ariane.store.maintenance.reserve import Reserve
 from ariane.store.maintenance.retention import CleanupResult
 from ariane.store.message_store import MessageStore
@@ -46,13 +46,13 @@ class StoreService:
     def __init__(
         self,
         store: MessageStore,
-        flush_thread: FlushThread,
+        group_commit: GroupCommit,
         executor: ThreadPoolExecutor,
         reserve: Reserve | None = None,
     ) -> None:
         self.store = store
         self._reserve = reserve
-        self._flush_thread = flush_thread
+        self.group_commit = group_commit
         self._executor = executor
         self._is_sync = store.settings.flush_disk_type is FlushDiskType.SYNC
         self._checkpoint_lock = asyncio.Lock()
@@ -77,8 +77,8 @@ class StoreService:
                 raise
             store.set_no_space(no_space)
             try:
-                async with FlushThread.running(store.flusher, settings, store.extend_checksums) as flush_thread:
-                    service = cls(store, flush_thread, executor, reserve)
+                async with GroupCommit.running(store.flusher, settings, store.extend_checksums) as group_commit:
+                    service = cls(store, group_commit, executor, reserve)
                     async with background(*service._maintenance_jobs(settings, clock)):
                         yield service
             finally:
@@ -129,7 +129,8 @@ class StoreService:
 
     async def _make_durable(self) -> None:
         async with self._checkpoint_lock:
-            await self._checkpoint()
+            with self.group_commit.others_syncing():
+                await self._checkpoint()
 
     async def _checkpoint(self) -> None:
         store = self.store
@@ -167,10 +168,17 @@ class StoreService:
     async def wait_durable(self, results: Sequence[AppendResult]) -> None:
         end = max((result.end for result in results if isinstance(result, Appended)), default=0)
         if end > self.store.flusher.flushed_to:
-            durable = self.store.flusher.wait_durable(end)
-            self._flush_thread.wake()
-            async with asyncio.timeout(self.store.settings.sync_flush_timeout_ms / 1000):
-                await durable
+            await self.group_commit.wait_durable(end)
+
+    def when_durable(self, end: int, done: Done) -> None:
+        """The same for callers that do not wait: `done` gets the outcome. A sync is requested."""
+        self.group_commit.when_durable(end, done)
+
+    def sync_here(self) -> bool:
+        """Syncs on the event loop if that is short; whether all that was written is durable now.
+
+        For the end of an event-loop iteration, when all that came with it is written."""
+        return self.group_commit.sync_here()
 
     async def read(
         self,
@@ -199,7 +207,8 @@ class StoreService:
     async def clean(self, *, manual: bool = False) -> CleanupResult:
         """As `MessageStore.clean`; threads look up old entries and remove files."""
         async with self._clean_lock:
-            cleaned = await self.run(self.store.clean_steps(manual=manual))
+            with self.group_commit.others_syncing():
+                cleaned = await self.run(self.store.clean_steps(manual=manual))
             if self._reserve is not None:
                 loop = asyncio.get_running_loop()
                 self.store.set_no_space(await loop.run_in_executor(self._executor, self._reserve.update))

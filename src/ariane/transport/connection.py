@@ -30,7 +30,7 @@ too, and memory_budget.py has one for all connections together. A sender waits w
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import Any
 
@@ -263,6 +263,7 @@ class Connection(ConnectionWriter):
         self._decoder = FrameDecoder(FrameLimits(settings.frame_bytes_max, settings.header_bytes_max))
         self._handlers = TaskSet()
         self._in_flight = 0
+        self._none_in_flight = asyncio.Event()
         self._paused = False
         self._draining = False
         self._slice_s = _SLICE_S
@@ -279,6 +280,7 @@ class Connection(ConnectionWriter):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._handlers.cancel()
+        self._none_in_flight.set()
         self._decoder = FrameDecoder()  # what was half received is of no use, and others may need the memory
         super().connection_lost(exc)
         if self._memory is not None:
@@ -289,9 +291,12 @@ class Connection(ConnectionWriter):
         self._draining = True
         self._update_reading()
         deadline = self._clock.monotonic() + timeout_s
-        # Requests that the fast path took in this event-loop iteration are answered, or have their task, in the next.
+        # Requests that the fast path took in this event-loop iteration are answered, or in flight, in the next.
         await asyncio.sleep(0)
-        await self._handlers.wait(timeout_s)
+        if self._in_flight:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._none_in_flight.wait()
         self._handlers.cancel()
         self.close()
         try:
@@ -401,8 +406,21 @@ class Connection(ConnectionWriter):
 
     def start_handler(self, handler: Coroutine[Any, Any, bytes | None]) -> None:
         """Runs `handler` as a task and sends the response that it returns. Until then it is a request in flight."""
-        self._in_flight += 1
+        self.hold_request()
         self._handlers.spawn(self._finish(handler))
+
+    def hold_request(self) -> None:
+        """A request is in flight until `finish_request`."""
+        self._in_flight += 1
+
+    def finish_request(self, response: bytes | None) -> None:
+        """Sends the response to what `hold_request` holds."""
+        if response:
+            self.write(response)
+        self._in_flight -= 1
+        if not self._in_flight and self._draining:
+            self._none_in_flight.set()
+        self._resume()
 
     def _record_progress(self, progress: bool) -> None:
         if progress:
@@ -422,13 +440,11 @@ class Connection(ConnectionWriter):
         self.close()
 
     async def _finish(self, handler: Coroutine[Any, Any, bytes | None]) -> None:
+        response = None
         try:
             response = await handler
-            if response is not None:
-                self.write(response)
         finally:
-            self._in_flight -= 1
-            self._resume()
+            self.finish_request(response)
 
     def _resolve(self, command: Command) -> None:
         if not self._pending_calls.resolve(command.opaque, command):

@@ -9,7 +9,7 @@ import pytest
 from ariane.clock import Clock
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
-from ariane.store.maintenance.flush import FlushThread
+from ariane.store.maintenance.flush import GroupCommit
 from ariane.store.message_store import MessageStore
 from ariane.store.offline.verify import verify_store
 from ariane.store.service import StoreService
@@ -34,11 +34,10 @@ async def test_who_waits_for_a_sync_does_not_wait_for_checksums(tmp_path: Path) 
     def endless(durable_to: int) -> bool:
         return not may_end.wait(0.001)
 
-    async with FlushThread.running(store.flusher, store.settings, endless) as flush_thread:
+    async with GroupCommit.running(store.flusher, store.settings, endless) as group_commit:
         for _ in range(3):
             (appended,) = put(store, draft(bytes(700)))
-            durable = store.flusher.wait_durable(appended.end)
-            flush_thread.wake()
+            durable = group_commit.wait_durable(appended.end)
             async with asyncio.timeout(30):
                 await durable
         may_end.set()
@@ -54,10 +53,9 @@ async def test_a_first_step_that_takes_long_does_not_keep_the_acknowledgement(tm
         assert may_end.wait(30)
         return False
 
-    async with FlushThread.running(store.flusher, store.settings, slow) as flush_thread:
+    async with GroupCommit.running(store.flusher, store.settings, slow) as group_commit:
         (appended,) = put(store, draft(bytes(700)))
-        durable = store.flusher.wait_durable(appended.end)
-        flush_thread.wake()
+        durable = group_commit.wait_durable(appended.end)
         async with asyncio.timeout(30):
             await durable
         assert await asyncio.to_thread(began.wait, 30)
@@ -76,11 +74,10 @@ async def test_many_syncs_share_a_step_and_the_last_one_needs_no_sync_behind_it(
         durable_offsets.append(durable_to)
         return False
 
-    async with FlushThread.running(store.flusher, store.settings, sum_nothing) as flush_thread:
+    async with GroupCommit.running(store.flusher, store.settings, sum_nothing) as group_commit:
         for _ in range(50):
             (appended,) = put(store, draft(bytes(10)))
-            durable = store.flusher.wait_durable(appended.end)
-            flush_thread.wake()
+            durable = group_commit.wait_durable(appended.end)
             await durable
         await until(lambda: durable_offsets[-1:] == [appended.end])
     assert len(durable_offsets) < 50

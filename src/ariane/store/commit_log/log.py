@@ -108,6 +108,16 @@ class Segments:
         index = (offset - segments[0].base) // self._segment_bytes if segments else -1
         return segments[index] if 0 <= index < len(segments) else None
 
+    def between(self, begin: int, end: int) -> list[Segment]:
+        """The segments with bytes from `begin` to `end`, oldest first; a thread may call it."""
+        found = []
+        for segment in reversed(tuple(self._segments)):
+            if segment.end <= begin:
+                break
+            if segment.base < end:
+                found.append(segment)
+        return found[::-1]
+
     def before(self, offset: int) -> list[Segment]:
         """The segments that end at or before `offset`."""
         return [segment for segment in self._segments if segment.end <= offset]
@@ -216,6 +226,16 @@ class CommitLog:
     def max_offset(self) -> int:
         """Where the next record will begin, unless it has to begin a new file."""
         return self._end
+
+    @property
+    def active_base(self) -> int:
+        """Where the file begins that is written to."""
+        return self._end if self._active is None else self._active.base
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether a thread allocates the next file."""
+        return self._preparing is not None and not self._preparing.done()
 
     def set_end(self, offset: int) -> None:
         """Sets the end of the log that recovery found."""
