@@ -228,6 +228,14 @@ class MetricsCollector:
         exposition.add(catalog.DAMAGED_BLOCKS, 0 if checks is None else checks.damaged_blocks)
         exposition.add(catalog.WITHHELD_RECORDS, 0 if checks is None else checks.withheld_records)
         exposition.add(catalog.FLUSH_BEHIND, max(0, behind), *_LOCAL_DISK)
+        syncs = store.flusher.policy
+        exposition.add(catalog.LOG_SYNCS_ON_LOOP, syncs.on_loop)
+        for by, count, seconds in (
+            ("loop", syncs.loop_syncs, syncs.loop_sync_s),
+            ("thread", syncs.thread_syncs, syncs.thread_sync_s),
+        ):
+            exposition.add(catalog.LOG_SYNCS, count, by)
+            exposition.add(catalog.LOG_SYNC_SECONDS, seconds, by)
         exposition.add(catalog.DISPATCH_BEHIND, 0, *_LOCAL_DISK)
         exposition.add(catalog.TIMER_ENQUEUE_LAG, components.timer.behind, *_LOCAL_DISK)
         exposition.add(catalog.TIMING_MESSAGES, components.timer.pending, *_LOCAL_DISK)

@@ -186,6 +186,15 @@ COLD_READS = _histogram(
 )
 APPENDS = _histogram("ariane_append_seconds", "Time to append a single message to the log; batches are not measured.")
 SYNCS = _histogram("ariane_sync_wait_seconds", "Time that sends waited for a disk sync (SYNC_FLUSH).")
+LOG_SYNCS = _counter("ariane_log_syncs_total", "Syncs of the commit log, by the event loop or by a thread.", "by")
+LOG_SYNC_SECONDS = _counter(
+    "ariane_log_sync_seconds_total",
+    "Time that these syncs took; that of a thread contains its waits for the interpreter lock.",
+    "by",
+)
+LOG_SYNCS_ON_LOOP = _gauge(
+    "ariane_log_syncs_on_loop", "1 while syncs of the commit log are so short that the event loop does them; else 0."
+)
 SEND_BACKS = _counter(
     "ariane_send_backs_total",
     "Messages that consumers sent back for a retry, by original topic.",
