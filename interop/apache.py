@@ -99,12 +99,20 @@ def _download(part: Part, version: str, target: Path) -> None:
         raise InteropError(f"Maven could not fetch the {part} jars of {version}:\n{done.stdout[-2000:]}")
 
 
-def java_command(classpath: str, main_class: str, *args: str, home: Path, properties: Mapping[str, str]) -> list[str]:
-    """`home` stands in for the user's home directory, under which Apache's programs put logs and defaults."""
+def java_command(
+    classpath: str,
+    main_class: str,
+    *args: str,
+    home: Path,
+    properties: Mapping[str, str],
+    flags: Sequence[str] = (),
+) -> list[str]:
+    """`home` stands in for the user's home directory, under which Apache's programs put logs and defaults. Of two flags
+    that contradict each other Java takes the last, so `flags` win."""
     directories = {"user.home": home, "rocketmq.home.dir": home, "rocketmq.client.logRoot": home / "logs"}
     defines = {**directories, **properties}
-    flags = [*JVM_FLAGS, *(f"-D{key}={value}" for key, value in defines.items())]
-    return [program("java"), *flags, "-cp", classpath, main_class, *args]
+    all_flags = [*JVM_FLAGS, *flags, *(f"-D{key}={value}" for key, value in defines.items())]
+    return [program("java"), *all_flags, "-cp", classpath, main_class, *args]
 
 
 def prepare_home(home: Path) -> None:

@@ -1,0 +1,12 @@
+/** One kind of load. */
+interface Load {
+    /** Connects, loads for the time of the plan's warm-up and then for the measured time, and disconnects. */
+    LoadResult run(LoadPlan plan, Marks marks) throws Exception;
+
+    /** Told when the measured time begins and ends. */
+    interface Marks {
+        void begin();
+
+        void end();
+    }
+}
