@@ -1,6 +1,6 @@
 """Compares Ariane with Apache RocketMQ, NATS JetStream and Redis Streams: one command, one load generator, one machine.
 
-    python -m bench.compare [--quick] [--only NAME ...] [--peers apache,nats,redis] [--brokers 2] [--repeats 3]
+    python -m bench.compare [--quick] [--only NAME ...] [--peers apache,nats,redis] [--brokers 2] [--rounds 5]
 
 Prints a table for each scenario, stores the samples in bench/results and writes the report into docs/performance.md. A
 quick run takes about a minute and stores nothing: it is a smoke test. Exits with 1 when Ariane itself did
@@ -19,7 +19,7 @@ from bench.scenarios.scenario import Effort, Scenario
 from bench.systems.catalogue import DEFAULT_PEERS, PEERS
 from interop.processes import exit_on_sigterm
 
-QUICK = Effort(seconds=0.3, warm_s=0.3, repeats=1, is_quick=True)
+QUICK = Effort(seconds=0.3, warm_s=0.3, warm_max_s=0.3, rounds=1, is_quick=True)
 QUICK_SCENARIOS = ("sends-async", "batches", "pulls", "push", "python-clients")
 """One of each kind: every further scenario would start all systems once more."""
 
@@ -31,9 +31,12 @@ def options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"some of: {', '.join(names)}")
     parser.add_argument("--peers", default=",".join(DEFAULT_PEERS), help=f"some of: {', '.join(PEERS)}; none: ''")
     parser.add_argument("--brokers", type=int, default=2, help="also measure Ariane with this many broker processes")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
-    parser.add_argument("--warm", type=float, default=8.0, help="seconds of load before the first measurement")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each case; medians are shown")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument(
+        "--warm", type=float, default=16.0, help="seconds of load before the first measurement, at least"
+    )
+    parser.add_argument("--warm-max", type=float, default=48.0, help="the same at most, if CPU is not steady before")
     return parser.parse_args()
 
 
@@ -44,7 +47,7 @@ def main() -> int:
     if unknown:
         print(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}", file=sys.stderr)
         return 2
-    effort = QUICK if args.quick else Effort(seconds=args.seconds, warm_s=args.warm, repeats=args.repeats)
+    effort = QUICK if args.quick else _effort(args)
     peers = [PEERS[key] for key in filter(None, args.peers.split(","))]
     comparison = Comparison(peers, args.brokers, effort)
     announce(comparison)
@@ -56,6 +59,10 @@ def main() -> int:
     if not args.quick:
         print(f"report: {write_page()}")
     return 1 if failed else 0
+
+
+def _effort(args: argparse.Namespace) -> Effort:
+    return Effort(seconds=args.seconds, warm_s=args.warm, warm_max_s=args.warm_max, rounds=args.rounds)
 
 
 def announce(comparison: Comparison) -> None:
@@ -73,6 +80,7 @@ def show(comparison: Comparison, scenario: Scenario, *, store: bool) -> Outcome:
         print(f"{name}: MISSING, {reason}")
     for note in outcome.notes():
         print(f"note: {note[:200]}")
+    print(f"took {outcome.took_s:.0f} s", flush=True)
     if store:
         save(outcome)
     return outcome

@@ -1,17 +1,20 @@
-"""Runs scenarios: all systems one after the other, in alternating order, each on a fresh store."""
+"""Runs scenarios: all systems are up and warm, and take turns case by case in alternating order, the others stopped."""
 
 import os
-import signal
-import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from itertools import product
 
+from bench.contestant import Contestant, enter, in_turn, started, turn
+from bench.java.program import LoadFailed
 from bench.outcome import Outcome, Sample, machine, now
-from bench.scenarios.scenario import Effort, Scenario
+from bench.scenarios.scenario import Effort, Measured, Scenario
 from bench.systems.ariane import Ariane
-from bench.systems.system import Missing, Running, Setup, System
+from bench.systems.system import Missing, System
 from interop.processes import InteropError
+
+FAILURES = (InteropError, LoadFailed, OSError, ValueError, RuntimeError)
 
 
 class Comparison:
@@ -40,6 +43,7 @@ class Comparison:
         return system.name in self._versions
 
     def run(self, scenario: Scenario) -> Outcome:
+        began = time.perf_counter()
         outcome = Outcome(
             scenario=scenario.name,
             title=scenario.title,
@@ -48,16 +52,13 @@ class Comparison:
             cores=os.cpu_count() or 1,
             load_average=self._load_average,
             seconds=self._effort.seconds,
-            repeats=self._effort.repeats,
+            repeats=scenario.rounds(self._effort),
             is_quick=self._effort.is_quick,
             versions=self.versions,
             missing=self.missing,
         )
-        systems = self._systems(scenario)
-        self._calibrate(scenario, systems)
-        for repeat in range(self._effort.repeats):
-            for system in systems if repeat % 2 == 0 else reversed(systems):
-                self._try(scenario, system, repeat, outcome)
+        _Run(scenario, self._effort, outcome).run(self._systems(scenario))
+        outcome.took_s = time.perf_counter() - began
         return outcome
 
     def _systems(self, scenario: Scenario) -> list[System]:
@@ -68,43 +69,77 @@ class Comparison:
             systems += [peer for peer in self._peers if peer is not self._ariane and peer.wire in scenario.wires]
         return systems
 
-    def _calibrate(self, scenario: Scenario, systems: Sequence[System]) -> None:
-        if scenario.calibrated_on:
-            system = next((system for system in systems if system.key == scenario.calibrated_on), systems[0])
-            with started(system, Setup()) as running:
-                scenario.calibrate(running, self._effort)
 
-    def _try(self, scenario: Scenario, system: System, repeat: int, outcome: Outcome) -> None:
-        """A system that fails is reported as missing, and the others continue."""
+class _Run:
+    """One scenario. A system that fails is reported as missing, and the others continue."""
+
+    def __init__(self, scenario: Scenario, effort: Effort, outcome: Outcome) -> None:
+        self._scenario = scenario
+        self._effort = effort
+        self._outcome = outcome
+        self._contestants: list[Contestant] = []
+
+    def run(self, systems: Sequence[System]) -> None:
+        with ExitStack() as stack:
+            self._scenario.open(stack, self._effort)
+            if self._scenario.alone:
+                self._alone(systems)
+            else:
+                self._together(systems, stack)
+
+    def _together(self, systems: Sequence[System], stack: ExitStack) -> None:
+        """All are started and warmed up once, and then take turns."""
+        for system, (label, setup) in product(systems, self._scenario.setups(self._effort).items()):
+            with self._or_missing(system.name):
+                contestant = enter(system, label, setup)
+                stack.callback(contestant.close)
+                contestant.stop()
+                self._contestants.append(contestant)
+        for contestant in self._calibrated_first():
+            self._begin(contestant)
+        for number in range(self._outcome.repeats):
+            for index, case in enumerate(self._case_names()):
+                for contestant in in_turn(self._contestants, number + index):
+                    self._measure(contestant, case, number)
+
+    def _calibrated_first(self) -> list[Contestant]:
+        return sorted(self._contestants, key=lambda contestant: contestant.system.key != self._scenario.calibrated_on)
+
+    def _begin(self, contestant: Contestant) -> None:
+        with self._or_missing(contestant.system.name), turn(contestant):
+            contestant.cases = self._scenario.begin(
+                contestant.running, contestant.label, self._effort, contestant.stack
+            )
+
+    def _case_names(self) -> list[str]:
+        return list(dict.fromkeys(case for contestant in self._contestants for case in contestant.cases))
+
+    def _measure(self, contestant: Contestant, case: str, number: int) -> None:
+        measure = contestant.cases.get(case)
+        if measure is not None:
+            with self._or_missing(contestant.system.name, contestant), turn(contestant):
+                self._keep(contestant.system, measure(), number)
+
+    def _alone(self, systems: Sequence[System]) -> None:
+        """Each is started on a fresh store for each round, and nothing else runs."""
+        for number in range(self._outcome.repeats):
+            for system in systems if number % 2 == 0 else reversed(systems):
+                for label, setup in self._scenario.setups(self._effort).items():
+                    with self._or_missing(system.name), started(system, setup) as running, ExitStack() as stack:
+                        for measure in self._scenario.begin(running, label, self._effort, stack).values():
+                            self._keep(system, measure(), number)
+
+    def _keep(self, system: System, measured: Measured, number: int) -> None:
+        name = measured.system or system.name
+        sample = Sample(case=measured.case, system=name, repeat=number, figures=measured.figures, note=measured.note)
+        self._outcome.samples.append(sample)
+
+    @contextmanager
+    def _or_missing(self, name: str, contestant: Contestant | None = None) -> Iterator[None]:
         try:
-            for sample in self._samples(scenario, system, repeat):
-                outcome.samples.append(sample)
-        except (InteropError, OSError, ValueError, RuntimeError) as error:
-            outcome.missing[system.name] = f"{type(error).__name__}: {error}"
-
-    def _samples(self, scenario: Scenario, system: System, repeat: int) -> Iterator[Sample]:
-        for label, setup in scenario.setups(self._effort).items():
-            with started(system, setup) as running:
-                for measured in scenario.measure(running, label, self._effort):
-                    name = measured.system or system.name
-                    yield Sample(
-                        case=measured.case, system=name, repeat=repeat, figures=measured.figures, note=measured.note
-                    )
-
-
-@contextmanager
-def started(system: System, setup: Setup) -> Iterator[Running]:
-    """On a fresh store, which is deleted afterwards."""
-    with tempfile.TemporaryDirectory(prefix="ariane-bench-", ignore_cleanup_errors=True) as home:
-        with system.start(setup, Path(home) / "home") as running:
-            try:
-                yield running
-            finally:
-                _kill(running)
-
-
-def _kill(running: Running) -> None:
-    """The store is not read again, and a clean shutdown of Apache takes 15 seconds."""
-    for pid in (*running.servers, *running.others):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            yield
+        except FAILURES as error:
+            self._outcome.missing[name] = f"{type(error).__name__}: {error}"
+            if contestant is not None:
+                contestant.cases = {}
+                contestant.close()

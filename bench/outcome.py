@@ -37,6 +37,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     missing: dict[str, str]
     """Systems that are not available or failed, with the reason."""
     samples: list[Sample] = []
+    took_s: float = 0.0
 
     @property
     def was_shared(self) -> bool:

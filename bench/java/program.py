@@ -1,7 +1,7 @@
 """The load program in Java on Apache's official client: its plan, its result, and the process that runs many plans.
 
-One process for each serialisation of headers, for all systems and all cases of a scenario: its own code is then compiled
-once, and is equally warm for all of them.
+One process for each serialisation of headers, for all systems and all cases of a scenario: its own code is then
+compiled once, and is equally warm for all of them.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ import msgspec
 
 from bench.processes import cpu_s
 from interop.apache import CLIENT_VERSION, Serialisation, compile_java, fetch, java_command, prepare_home
-from interop.processes import InteropError, tail
+from interop.processes import tail
 
 SOURCES = sorted(Path(__file__).resolve().parent.glob("*.java"))
 HEAP = ("-Xms1g", "-Xmx1g")

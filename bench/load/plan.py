@@ -29,6 +29,13 @@ class Kind(StrEnum):
     """Sends of messages for `PULL`, at positions known in advance."""
 
 
+class Serialization(StrEnum):
+    """The form of RocketMQ's headers, by the names of Apache's clients."""
+
+    JSON = "JSON"
+    BINARY = "ROCKETMQ"
+
+
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     wire: Wire
     kind: Kind
@@ -39,11 +46,14 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of one connection in flight at the same time."""
     body_bytes: int
     topics: int = 1
+    topic_first: int = 0
+    """The number of the first topic."""
     queues: int = 8
     messages_a_request: int = 1
     filled: int = 0
     """Messages in each queue, for `PULL`."""
     delay_level: int = 0
+    serialization: Serialization = Serialization.JSON
     warm_s: float = 0.0
     seconds: float = 0.0
     requests: int | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ariane.wire.record.batch import BatchItem, encode_batch
 from bench.load.names import BROKER, CONSUMER_GROUP, PRODUCER_GROUP, topic_name
-from bench.load.plan import Kind, LoadPlan
+from bench.load.plan import Kind, LoadPlan, Serialization
 from bench.load.ring import ROUND, Ring
 
 OPAQUE_FIRST, OPAQUE_DIGITS = 100_000, 6
@@ -22,8 +22,11 @@ SUSPEND, SUBSCRIPTION = 2, 4
 VERSION = 409
 """The version number of Apache 4.9.8."""
 
-# \u0001 separates name and value, \u0002 separates properties; JSON must escape both.
-_IN_PAIR, _BETWEEN_PAIRS = b"\\u0001", b"\\u0002"
+_IN_PAIR, _BETWEEN_PAIRS = b"\x01", b"\x02"
+"""Between name and value, and between properties."""
+_BINARY_TYPE = 1 << 24
+"""In the length of the header: that it is binary."""
+_JAVA = 0
 
 
 def ring_of(plan: LoadPlan) -> Ring:
@@ -41,7 +44,7 @@ def _row_count(plan: LoadPlan) -> int:
 def _targets(plan: LoadPlan) -> Iterator[tuple[int, bytes, int]]:
     """Row number, topic and queue: neighbours go to different topics first, then to different queues."""
     for row in range(_row_count(plan)):
-        yield row, topic_name(row % plan.topics).encode(), row // plan.topics % plan.queues
+        yield row, topic_name(plan.topic_first + row % plan.topics).encode(), row // plan.topics % plan.queues
 
 
 # --- sends ----------------------------------------------------------------------------------------------------------
@@ -51,7 +54,7 @@ def _sends(plan: LoadPlan) -> Iterator[bytes]:
     body = body_of(plan.body_bytes)
     for row, topic, queue in _targets(plan):
         fields = _send_fields(topic, queue, _properties(row, plan.delay_level), batch=False)
-        yield frame(SEND, OPAQUE_FIRST + row, fields, body)
+        yield frame(SEND, OPAQUE_FIRST + row, fields, body, plan.serialization)
 
 
 def _batches(plan: LoadPlan) -> Iterator[bytes]:
@@ -59,12 +62,11 @@ def _batches(plan: LoadPlan) -> Iterator[bytes]:
     for row, topic, queue in _targets(plan):
         items = [_item(row * size + index, plan.body_bytes) for index in range(size)]
         fields = _send_fields(topic, queue, _text(WAIT=b"true"), batch=True)
-        yield frame(SEND_BATCH, OPAQUE_FIRST + row, fields, encode_batch(items))
+        yield frame(SEND_BATCH, OPAQUE_FIRST + row, fields, encode_batch(items), plan.serialization)
 
 
 def _item(number: int, body_bytes: int) -> BatchItem:
-    text = _properties(number, 0).replace(_IN_PAIR, b"\x01").replace(_BETWEEN_PAIRS, b"\x02")
-    return BatchItem(body_of(body_bytes), text)
+    return BatchItem(body_of(body_bytes), _properties(number, 0))
 
 
 def _send_fields(topic: bytes, queue: int, properties: bytes, *, batch: bool) -> dict[bytes, bytes]:
@@ -101,10 +103,19 @@ def _pulls(plan: LoadPlan) -> Iterator[bytes]:
     steps = (plan.filled - OFFSET_FIRST) // plan.messages_a_request
     for row in range(steps * plan.queues):
         offset = OFFSET_FIRST + row // plan.queues * plan.messages_a_request
-        yield pull(OPAQUE_FIRST + row, topic_name(0), row % plan.queues, offset, plan.messages_a_request)
+        target = topic_name(0), row % plan.queues, offset, plan.messages_a_request
+        yield pull(OPAQUE_FIRST + row, *target, serialization=plan.serialization)
 
 
-def pull(opaque: int, topic: str, queue: int, offset: int, count: int, suspend_ms: int = 0) -> bytes:
+def pull(
+    opaque: int,
+    topic: str,
+    queue: int,
+    offset: int,
+    count: int,
+    suspend_ms: int = 0,
+    serialization: Serialization = Serialization.JSON,
+) -> bytes:
     """One pull, which waits for a message when there is none if `suspend_ms` is above 0."""
     fields = {
         b"commitOffset": b"0",
@@ -119,17 +130,39 @@ def pull(opaque: int, topic: str, queue: int, offset: int, count: int, suspend_m
         b"sysFlag": b"%d" % (SUBSCRIPTION | (SUSPEND if suspend_ms else 0)),
         b"topic": topic.encode(),
     }
-    return frame(PULL, opaque, fields, b"")
+    return frame(PULL, opaque, fields, b"", serialization)
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------
 
 
-def frame(code: int, opaque: int, fields: dict[bytes, bytes], body: bytes) -> bytes:
-    """Length, header length with the serialisation in its top byte (0: JSON), header, body."""
+def frame(
+    code: int,
+    opaque: int,
+    fields: dict[bytes, bytes],
+    body: bytes,
+    serialization: Serialization = Serialization.JSON,
+) -> bytes:
+    """Length, header length with the serialisation in its top byte, header, body."""
+    is_binary = serialization is Serialization.BINARY
+    header = (_binary_header if is_binary else _json_header)(code, opaque, fields)
+    header_length = len(header) | (_BINARY_TYPE if is_binary else 0)
+    return struct.pack(">ii", 4 + len(header) + len(body), header_length) + header + body
+
+
+def _json_header(code: int, opaque: int, fields: dict[bytes, bytes]) -> bytes:
+    """JSON must escape the separators of properties."""
     pairs = b",".join(b'"%s":"%s"' % pair for pair in fields.items())
-    header = (
+    pairs = pairs.replace(_IN_PAIR, b"\\u0001").replace(_BETWEEN_PAIRS, b"\\u0002")
+    return (
         b'{"code":%d,"extFields":{%s},"flag":0,"language":"JAVA","opaque":%d,'
         b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (code, pairs, opaque, VERSION)
     )
-    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def _binary_header(code: int, opaque: int, fields: dict[bytes, bytes]) -> bytes:
+    """Code, language, version, opaque, flag, no remark, and the fields with their lengths."""
+    pairs = b"".join(
+        struct.pack(">h", len(name)) + name + struct.pack(">i", len(value)) + value for name, value in fields.items()
+    )
+    return struct.pack(">hBhiiii", code, _JAVA, VERSION, opaque, 0, 0, len(pairs)) + pairs

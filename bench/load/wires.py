@@ -3,10 +3,10 @@
 import socket
 
 from bench.load import nats, redis, rocketmq
-from bench.load.plan import Kind, LoadPlan, Wire
+from bench.load.plan import Kind, LoadPlan, Serialization, Wire
 from bench.load.responses import ResponseReader
 from bench.load.ring import Ring
-from bench.load.rocketmq_responses import PullResponses, SendResponses
+from bench.load.rocketmq_responses import BinarySendResponses, PullResponses, SendResponses
 
 
 def ring_of(plan: LoadPlan) -> Ring:
@@ -19,7 +19,7 @@ def response_reader(plan: LoadPlan) -> ResponseReader:
     if plan.kind is Kind.PULL:
         return _pull_response_reader(plan)
     if plan.wire is Wire.ROCKETMQ:
-        return SendResponses()
+        return SendResponses() if plan.serialization is Serialization.JSON else BinarySendResponses()
     return nats.PublishResponses() if plan.wire is Wire.NATS else redis.AddResponses()
 
 

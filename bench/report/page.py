@@ -62,7 +62,7 @@ def part(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
     for scenario in all_scenarios():
         outcome = outcomes.get(scenario.name)
         if outcome is not None:
-            yield from ("", f"### {scenario.title}", "", *_circumstances(outcome), "")
+            yield from ("", f"### {outcome.title}", "", *_circumstances(outcome), "")
             yield from ("```", *table(outcome, scenario.columns), "```")
             yield from _remarks(outcome)
             yield from _pictures(outcome)

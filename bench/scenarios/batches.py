@@ -1,10 +1,11 @@
 """Batches: several messages in one request. Only RocketMQ has such a request."""
 
-from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 
 from bench.load.plan import Kind, Wire
-from bench.scenarios.loads import load, timed, warm_up
-from bench.scenarios.scenario import Effort, Measured, Scenario, load_figures
+from bench.scenarios.loads import measured, warm_up
+from bench.scenarios.scenario import Cases, Effort, Scenario
 from bench.systems.system import Running
 
 CASES = {
@@ -20,16 +21,21 @@ class Batches(Scenario):
     title = "Batch sends, async flush; latencies are a batch's, all else a message's"
     wires = frozenset({Wire.ROCKETMQ})
 
-    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+    def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
         warm_up(running, effort, Kind.BATCH, messages_a_request=4)
-        for case, (size, body_bytes, connections, in_flight) in list(CASES.items())[: 1 if effort.is_quick else None]:
-            result = load(
+        return {
+            case: partial(
+                measured,
+                case,
                 running,
+                effort,
                 Kind.BATCH,
                 connections=connections,
                 in_flight=in_flight,
                 body_bytes=body_bytes,
                 messages_a_request=size,
-                **timed(effort),
             )
-            yield Measured(case, load_figures(result, running), note=result.first_error)
+            for case, (size, body_bytes, connections, in_flight) in list(CASES.items())[
+                : 1 if effort.is_quick else None
+            ]
+        }

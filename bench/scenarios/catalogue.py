@@ -3,6 +3,7 @@
 from bench.scenarios.batches import Batches
 from bench.scenarios.delayed import Delayed
 from bench.scenarios.idle_consumers import IdleConsumers
+from bench.scenarios.java_loads import java_scenarios
 from bench.scenarios.offered_load import OfferedLoad
 from bench.scenarios.pulls import Pulls
 from bench.scenarios.push import Push
@@ -16,6 +17,7 @@ from bench.systems.system import Flush
 
 def all_scenarios() -> list[Scenario]:
     return [
+        *java_scenarios(),
         Sends(Flush.ASYNC),
         Sends(Flush.SYNC),
         OfferedLoad(),

@@ -2,11 +2,12 @@
 
 import select
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 
 from bench.scenarios.long_polls import LongPoll, open_long_poll
-from bench.scenarios.scenario import Column, Effort, Measured, Scenario
+from bench.scenarios.scenario import Cases, Column, Effort, Measured, Scenario
 from bench.systems.system import Running, Setup
 
 CONSUMERS, QUICK_CONSUMERS = 1_000, 50
@@ -17,6 +18,8 @@ SECONDS = 20.0
 
 class IdleConsumers(Scenario):
     name = "idle-consumers"
+    alone = True
+    rounds_max = 2
     title = "1,000 consumers on long polling, a connection each, no messages"
     columns = (
         Column("cpu_percent", "CPU %", ".2f", ratio=True),
@@ -27,24 +30,28 @@ class IdleConsumers(Scenario):
     def setups(self, effort: Effort) -> Mapping[str, Setup]:
         return {"": Setup(topics=_count(effort) // QUEUES + 1, queues=QUEUES)}
 
-    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
-        count = _count(effort)
-        rss_before = running.rss_bytes()
-        with ExitStack() as stack:
-            polls = [open_long_poll(running, number // QUEUES, number % QUEUES, number) for number in range(count)]
-            for poll in polls:
-                stack.enter_context(poll.peer)
-                poll.send(0)
-            cpu_s, began = running.cpu_s(), time.perf_counter()
-            _keep_waiting(polls, 1.0 if effort.is_quick else SECONDS)
-            cpu_s, elapsed_s = running.cpu_s() - cpu_s, time.perf_counter() - began
-            rss = running.rss_bytes()
-        figures = {
-            "cpu_percent": cpu_s / elapsed_s * 100,
-            "rss_mb": rss / 1e6,
-            "consumer_kb": (rss - rss_before) / count / 1e3,
-        }
-        yield Measured(f"{count:,} consumers", figures)
+    def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
+        return {"": partial(_measure, running, effort)}
+
+
+def _measure(running: Running, effort: Effort) -> Measured:
+    count = _count(effort)
+    rss_before = running.rss_bytes()
+    with ExitStack() as stack:
+        polls = [open_long_poll(running, number // QUEUES, number % QUEUES, number) for number in range(count)]
+        for poll in polls:
+            stack.enter_context(poll.peer)
+            poll.send(0)
+        cpu_s, began = running.cpu_s(), time.perf_counter()
+        _keep_waiting(polls, 1.0 if effort.is_quick else SECONDS)
+        cpu_s, elapsed_s = running.cpu_s() - cpu_s, time.perf_counter() - began
+        rss = running.rss_bytes()
+    figures = {
+        "cpu_percent": cpu_s / elapsed_s * 100,
+        "rss_mb": rss / 1e6,
+        "consumer_kb": (rss - rss_before) / count / 1e3,
+    }
+    return Measured(f"{count:,} consumers", figures)
 
 
 def _count(effort: Effort) -> int:

@@ -1,13 +1,14 @@
 """Clients for Python against one Ariane broker: throughput of one process, and its CPU time per message."""
 
 import importlib.util
-from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 
 from bench.clients.plan import ClientFailed, ClientPlan, Job, run_client
 from bench.load.names import topic_name
 from bench.scenarios.pulls import fill
-from bench.scenarios.scenario import Column, Effort, Measured, Scenario
+from bench.scenarios.scenario import Cases, Column, Effort, Measured, Scenario
 from bench.systems.system import Running
 
 MESSAGES = {
@@ -25,24 +26,27 @@ class PythonClients(Scenario):
     name = "python-clients"
     title = "Clients for Python, one process, 1 KiB, against one Ariane broker"
     only_ariane = True
+    alone = True
     columns = (
         Column("messages_per_s", "messages/s", ratio=True),
         Column("client_us", "client CPU us", ".1f", ratio=True),
     )
 
-    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+    def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
         share = QUICK_SHARE if effort.is_quick else 1
         fill(running, MESSAGES[Job.CONSUME] // share)
-        for job, messages in MESSAGES.items():
-            for client in ["ariane"] if job in ONLY_ARIANE_JOBS else installed_clients():
-                plan = ClientPlan(
-                    client=client,
-                    job=job,
-                    nameserver=running.nameserver,
-                    topic=topic_name(0),
-                    messages=messages // share,
-                )
-                yield _measured(plan)
+        plans = [
+            ClientPlan(
+                client=client,
+                job=job,
+                nameserver=running.nameserver,
+                topic=topic_name(0),
+                messages=messages // share,
+            )
+            for job, messages in MESSAGES.items()
+            for client in (["ariane"] if job in ONLY_ARIANE_JOBS else installed_clients())
+        ]
+        return {f"{plan.job}, {plan.client}": partial(_measured, plan) for plan in plans}
 
 
 def installed_clients() -> list[str]:

@@ -1,6 +1,7 @@
 """The base of all scenarios: supported systems, setup, measurements, and the columns of the table."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,8 +17,10 @@ class Effort:
 
     seconds: float
     warm_s: float
-    """Before the first case on a fresh server: Java compiles hot code first."""
-    repeats: int
+    """The least before the first case of each kind on a fresh server: Java compiles hot code first."""
+    warm_max_s: float
+    """The most, if CPU for a message is not steady before."""
+    rounds: int
     is_quick: bool = False
     """A smoke run: the fewest cases and the smallest numbers that still run all the code."""
 
@@ -39,6 +42,9 @@ class Measured(NamedTuple):
     """A remark for the reader, for example why requests were refused."""
 
 
+Cases = Mapping[str, Callable[[], Measured]]
+"""The cases of a scenario on one system: each measures once, in each round."""
+
 LOAD_COLUMNS = (
     Column("messages_per_s", "messages/s", ratio=True),
     Column("server_us", "CPU us", ".1f", ratio=True),
@@ -58,20 +64,29 @@ class Scenario:
     many_brokers: bool = False
     """Whether several broker processes of Ariane are measured as well."""
     only_ariane: bool = False
+    alone: bool = False
+    """Whether each round starts each system anew, with nothing else running. Otherwise all run, and take turns."""
+    rounds_max: int = 1_000
+    """For scenarios that take long and whose figures hardly vary."""
     more_systems: tuple[System, ...] = ()
     """Further systems that only this scenario measures."""
     calibrated_on: str = ""
-    """The key of the peer on which `calibrate` runs first; another system is used when it is missing."""
+    """The key of the peer that begins first, because parameters of the measurements depend on it."""
     columns: tuple[Column, ...] = LOAD_COLUMNS
 
+    def rounds(self, effort: Effort) -> int:
+        return min(effort.rounds, self.rounds_max)
+
     def setups(self, effort: Effort) -> Mapping[str, Setup]:
-        """A system is started once for each; `measure` gets its key."""
+        """A system is started once for each; `begin` gets its key."""
         return {"": Setup()}
 
-    def calibrate(self, running: Running, effort: Effort) -> None:
-        """Determines parameters of the measurements."""
+    def open(self, stack: ExitStack, effort: Effort) -> None:
+        """Starts what all systems of the scenario share; the stack closes it."""
 
-    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+    def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
+        """Prepares a system, warms it up, and returns what is measured on it; the stack is closed with the system. On
+        the peer `calibrated_on` first."""
         raise NotImplementedError
 
 

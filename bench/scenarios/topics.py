@@ -1,14 +1,16 @@
 """Sends to many topics. One queue each; NATS has subjects, Redis streams."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from bench.load.plan import Kind
-from bench.scenarios.loads import load, timed, warm_up
-from bench.scenarios.scenario import Effort, Measured, Scenario, load_figures
+from bench.scenarios.loads import measured, warm_up
+from bench.scenarios.scenario import Cases, Effort, Scenario
 from bench.systems.system import Running, Setup
 
-COUNTS = (1, 100, 1_000, 5_000)
+COUNTS = (1, 1_000, 5_000)
 QUICK_COUNTS = (100,)
 
 
@@ -19,8 +21,9 @@ class Topics(Scenario):
     def setups(self, effort: Effort) -> Mapping[str, Setup]:
         return {str(count): Setup(topics=count, queues=1) for count in (QUICK_COUNTS if effort.is_quick else COUNTS)}
 
-    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
+    def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
         spread: dict[str, Any] = {"topics": int(setup), "queues": 1}
         warm_up(running, effort, **spread)
-        result = load(running, Kind.SEND, connections=16, in_flight=16, body_bytes=1024, **spread, **timed(effort))
-        yield Measured(f"{int(setup):,} topics", load_figures(result, running), note=result.first_error)
+        shape = {"connections": 16, "in_flight": 16, "body_bytes": 1024}
+        case = f"{int(setup):,} topics"
+        return {case: partial(measured, case, running, effort, Kind.SEND, **shape, **spread)}

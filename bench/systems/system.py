@@ -49,6 +49,10 @@ class Running:
     ready_s: float = 0.0
     """From the first command to the last server that says it is ready."""
 
+    @property
+    def all_pids(self) -> tuple[int, ...]:
+        return (*self.servers, *self.others)
+
     def cpu_s(self) -> float:
         return sum(map(cpu_s, self.servers))
 
@@ -56,7 +60,7 @@ class Running:
         return sum(memory_bytes(pid, field) for pid in self.servers)
 
     def rss_bytes_of_all(self) -> int:
-        return sum(map(memory_bytes, (*self.servers, *self.others)))
+        return sum(map(memory_bytes, self.all_pids))
 
 
 class System(Protocol):

@@ -1,20 +1,21 @@
-"""The order in which systems are run, and missing ones, with instant fake systems."""
+"""Turns of systems, who is stopped meanwhile, and missing ones, with instant fake systems."""
 
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from bench import comparison
+from bench import comparison, contestant
 from bench.comparison import Comparison
 from bench.load.plan import Wire
-from bench.scenarios.scenario import Effort, Measured, Scenario
+from bench.scenarios.scenario import Cases, Effort, Measured, Scenario
 from bench.systems.system import Missing, Running, Setup
 from interop.processes import InteropError
 
-EFFORT = Effort(seconds=0, warm_s=0, repeats=2)
+EFFORT = Effort(seconds=0, warm_s=0, warm_max_s=0, rounds=2)
 
 
 @dataclass
@@ -37,33 +38,83 @@ class FakeSystem:
         if self.failure:
             raise InteropError("it does not start")
         self.starts.append(self.name)
-        yield Running(name=self.name, wire=self.wire, addresses=(), servers=())
+        with subprocess.Popen(["sleep", "600"]) as server:
+            try:
+                yield Running(name=self.name, wire=self.wire, addresses=(), servers=(server.pid,))
+            finally:
+                server.kill()
 
 
 class EmptyScenario(Scenario):
     name = "nothing"
     title = "Nothing"
 
-    def measure(self, running: Running, setup: str, effort: Effort) -> Iterator[Measured]:
-        yield Measured("case", {"figure": 1.0})
+    def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
+        return {"case": lambda: Measured("case", {"figure": 1.0})}
 
 
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     monkeypatch.setattr(comparison, "Ariane", lambda brokers=1: FakeSystem("Ariane", names))
+    monkeypatch.setattr(contestant, "write_back", lambda: None)
+    monkeypatch.setattr(contestant, "settle", lambda: None)
     return names
 
 
-def test_the_order_alternates_between_repeats(starts: list[str]) -> None:
+def test_all_are_started_once_and_the_order_alternates_between_rounds(starts: list[str]) -> None:
     outcome = Comparison([FakeSystem("Peer", starts)], 1, EFFORT).run(EmptyScenario())
-    assert starts == ["Ariane", "Peer", "Peer", "Ariane"]
+    assert starts == ["Ariane", "Peer"]
     assert [(sample.system, sample.repeat) for sample in outcome.samples] == [
         ("Ariane", 0),
         ("Peer", 0),
         ("Peer", 1),
         ("Ariane", 1),
     ]
+
+
+def test_a_scenario_of_systems_alone_starts_each_in_each_round(starts: list[str]) -> None:
+    class Alone(EmptyScenario):
+        alone = True
+
+    Comparison([FakeSystem("Peer", starts)], 1, EFFORT).run(Alone())
+    assert starts == ["Ariane", "Peer", "Peer", "Ariane"]
+
+
+def test_the_others_are_stopped_while_one_is_measured(starts: list[str]) -> None:
+    servers: list[int] = []
+    stopped: list[list[bool]] = []
+
+    class Watching(EmptyScenario):
+        def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
+            servers.extend(running.servers)
+            return {"case": lambda: self._watch(running.servers[0])}
+
+        def _watch(self, own: int) -> Measured:
+            stopped.append([is_stopped(pid) for pid in servers if pid != own] + [is_stopped(own)])
+            return Measured("case", {})
+
+    Comparison([FakeSystem("Peer", starts)], 1, EFFORT).run(Watching())
+    assert stopped == [[True, False]] * 4
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_system_that_fails_in_a_round_is_reported_and_the_others_continue(starts: list[str]) -> None:
+    class Failing(EmptyScenario):
+        def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
+            return {"case": lambda: self._measure(running.name)}
+
+        def _measure(self, name: str) -> Measured:
+            if name == "Peer":
+                raise RuntimeError("it broke")
+            return Measured("case", {})
+
+    outcome = Comparison([FakeSystem("Peer", starts)], 1, EFFORT).run(Failing())
+    assert outcome.missing == {"Peer": "RuntimeError: it broke"}
+    assert [sample.system for sample in outcome.samples] == ["Ariane", "Ariane"]
 
 
 def test_a_missing_peer_is_reported(starts: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def broker(tmp_path: Path) -> Iterator[Running]:
         yield running
 
 
-def run(broker: Running, kind: Kind, requests: int, *, in_flight: int = 5, **more: int) -> LoadResult:
+def run(broker: Running, kind: Kind, requests: int, *, in_flight: int = 5, **more: Any) -> LoadResult:
     plan = LoadPlan(
         wire=Wire.ROCKETMQ,
         kind=kind,

@@ -1,0 +1,26 @@
+"""Warm-up under load until the CPU of the server for a message is steady: Java compiles hot code, files are created."""
+
+from collections.abc import Callable
+
+from bench.load.plan import Wire
+from bench.scenarios.scenario import Effort
+from bench.systems.system import Running
+
+WINDOW_S = 4.0
+TOLERANCE = 0.05
+COMPILED_SHARE = 0.25
+"""Of the warm-up, for programs that were compiled before they started: NATS and Redis."""
+
+
+def until_flat(running: Running, effort: Effort, load: Callable[[float], float]) -> float:
+    """Loads, window by window, until two of them differ by little; returns how long that took.
+
+    `load` loads for so many seconds and returns the CPU of the server for a message.
+    """
+    least_s = effort.warm_s * (1.0 if running.wire is Wire.ROCKETMQ else COMPILED_SHARE)
+    window_s = min(WINDOW_S, least_s)
+    spent_s, before, latest = 0.0, float("inf"), float("inf")
+    while spent_s < effort.warm_max_s and (spent_s < least_s or abs(latest - before) > TOLERANCE * before):
+        before, latest = latest, load(window_s)
+        spent_s += window_s
+    return spent_s
