@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.java.program import JavaKind, JavaLoad, JavaPlan, JavaResult, java_load
+from bench.java.program import JavaKind, JavaLoad, JavaPlan, JavaResult, LoadFailed, java_load
 from bench.load.names import topic_name
 from bench.load.plan import Kind, Wire
 from bench.scenarios.loads import load
@@ -18,6 +18,8 @@ from bench.systems.system import Flush, Running, Setup
 from interop.apache import Serialisation
 
 SERIALISATIONS: Mapping[str, Serialisation] = {"binary": "ROCKETMQ", "JSON": "JSON"}
+FAILED_SHARE_MAX = 0.05
+"""Of the requests of a measurement. Apache's broker refuses what waited for 200 ms, so some may fail."""
 WARM_SHARE = 0.25
 """Of the measured time, before each measurement: new connections."""
 
@@ -115,6 +117,8 @@ def _run(running: Running, program: JavaLoad, case: JavaCase, warm_s: float, sec
 
 def _measure(running: Running, program: JavaLoad, case: JavaCase, label: str, seconds: float) -> Measured:
     result = _run(running, program, case, seconds * WARM_SHARE, seconds)
+    if result.failures > FAILED_SHARE_MAX * (result.requests + result.failures):
+        raise LoadFailed(f"{result.failures} requests failed beside {result.requests}: {result.first_error}")
     figures = {
         "messages_per_s": result.messages_per_s,
         "server_us": result.server_us,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.load.plan import Kind, LoadPlan, LoadResult, Wire, run_load
+from bench.load.plan import Kind, LoadPlan, LoadResult, Serialization, Wire, run_load
 from bench.load.rocketmq import OFFSET_FIRST
 from bench.systems.ariane import Ariane
 from bench.systems.system import Running, Setup
@@ -39,6 +39,11 @@ def test_every_request_is_sent_and_answered(broker: Running) -> None:
     assert (result.requests, result.messages, result.refused) == (1_000, 1_000, 0)
     assert 0 < result.p50_us <= result.p99_us <= result.p999_us
     assert result.server_cpu_s > 0
+
+
+def test_requests_with_binary_headers_are_answered(broker: Running) -> None:
+    result = run(broker, Kind.SEND, 1_000, serialization=Serialization.BINARY)
+    assert (result.requests, result.messages, result.refused) == (1_000, 1_000, 0)
 
 
 def test_a_batch_counts_as_its_messages(broker: Running) -> None:

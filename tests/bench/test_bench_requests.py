@@ -1,25 +1,30 @@
 """The frames of the load generator are valid requests for Ariane's decoders."""
 
+from typing import Any
+
+import pytest
+
 from ariane.wire.codes import RequestCode
+from ariane.wire.codes import Serialization as WireSerialization
 from ariane.wire.exchange import REQUESTS, read_request
 from ariane.wire.frame import Command, FrameDecoder
 from ariane.wire.properties import decode_properties
 from ariane.wire.record.batch import decode_batch
 from ariane.wire.requests.pull import PullMessage
 from ariane.wire.requests.send import Send
-from bench.load.plan import Kind, LoadPlan, Wire
+from bench.load.plan import Kind, LoadPlan, Serialization, Wire
 from bench.load.rocketmq import OFFSET_FIRST, OPAQUE_FIRST
 from bench.load.wires import ring_of
 
 
-def plan(kind: Kind, wire: Wire = Wire.ROCKETMQ, **more: int) -> LoadPlan:
+def plan(kind: Kind, wire: Wire = Wire.ROCKETMQ, **more: Any) -> LoadPlan:
     return LoadPlan(
         wire=wire,
         kind=kind,
         addresses=(),
         connections=1,
         in_flight=1,
-        **({"body_bytes": 100} | more),  # type: ignore[arg-type]
+        **({"body_bytes": 100} | more),
     )
 
 
@@ -37,6 +42,24 @@ def test_a_send_has_what_a_java_client_sends() -> None:
     assert (first.opaque, second.opaque) == (OPAQUE_FIRST, OPAQUE_FIRST + 1)
     assert (request.topic, request.queue_id, len(request.body)) == ("bench-0000", 1, 100)
     assert decode_properties((request.properties or "").encode()).keys() == {"KEYS", "UNIQ_KEY", "WAIT", "TAGS"}
+
+
+@pytest.mark.parametrize("kind", [Kind.SEND, Kind.BATCH, Kind.PULL])
+def test_a_binary_header_says_what_a_json_header_says(kind: Kind) -> None:
+    as_json, as_binary = (
+        commands(plan(kind, messages_a_request=2, filled=OFFSET_FIRST + 96, serialization=serialization), 3)
+        for serialization in Serialization
+    )
+    for text, binary in zip(as_json, as_binary, strict=True):
+        assert binary.serialization is WireSerialization.BINARY
+        assert (binary.code, binary.opaque, binary.language_code) == (text.code, text.opaque, text.language_code)
+        assert without_birth(binary.ext) == without_birth(text.ext)
+        assert binary.body == text.body
+
+
+def without_birth(ext: dict[str, str]) -> dict[str, str]:
+    """The time at which the frames were encoded may differ."""
+    return {name: value for name, value in ext.items() if name != "g"}
 
 
 def test_neighbours_go_to_different_topics() -> None:

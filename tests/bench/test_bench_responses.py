@@ -1,5 +1,6 @@
 """Responses are recognised however the bytes are split."""
 
+import struct
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from bench.load.nats import PublishResponses, ReadResponses
 from bench.load.redis import AddResponses, RangeResponses, command
 from bench.load.responses import ResponseReader
-from bench.load.rocketmq_responses import PullResponses, SendResponses
+from bench.load.rocketmq_responses import BinarySendResponses, PullResponses, SendResponses
 
 
 def frame(header: bytes, body: bytes = b"") -> bytes:
@@ -26,6 +27,14 @@ def sent(opaque: int, code: int = 0) -> bytes:
 
 def pulled(opaque: int, messages: int) -> bytes:
     return frame(b'{"code":0,"flag":1,"opaque":%d}' % opaque, ((64).to_bytes(4, "big") + b"m" * 60) * messages)
+
+
+def binary(opaque: int, code: int = 0, body: bytes = b"") -> bytes:
+    """The same with a binary header, and a field of varying length."""
+    value = b"%d" % opaque**2
+    fields = struct.pack(">h", 11) + b"queueOffset" + struct.pack(">i", len(value)) + value
+    header = struct.pack(">hBhiiii", code, 0, 407, opaque, 1, 0, len(fields)) + fields
+    return struct.pack(">ii", 4 + len(header) + len(body), 1 << 24 | len(header)) + header + body
 
 
 def feed_in_pieces(responses: ResponseReader, data: bytes, cuts: Sequence[int]) -> list[int]:
@@ -46,6 +55,24 @@ def test_responses_to_sends(cuts: list[int]) -> None:
     assert feed_in_pieces(responses, data, cuts) == [3, 1, 2, 77_777]
     assert responses.refused == 1
     assert responses.first_error.startswith('"code":2,')
+
+
+@given(CUTS)
+def test_binary_responses_to_sends(cuts: list[int]) -> None:
+    responses = BinarySendResponses()
+    data = b"".join(binary(100_000 + row, code) for row, code in ((3, 0), (1, 2), (2, 0), (77_777, 0)))
+    assert feed_in_pieces(responses, data, cuts) == [3, 1, 2, 77_777]
+    assert responses.refused == 1
+    assert responses.first_error.startswith("code 2: ")
+
+
+@given(CUTS)
+def test_binary_responses_to_pulls_count_messages(cuts: list[int]) -> None:
+    responses = PullResponses()
+    messages = ((64).to_bytes(4, "big") + b"m" * 60) * 32
+    data = binary(100_007, body=messages) + binary(100_001, 19) + binary(100_008, body=messages)
+    assert feed_in_pieces(responses, data, cuts) == [7, 1, 8]
+    assert (responses.messages, responses.refused) == (64, 1)
 
 
 @given(CUTS)
@@ -94,6 +121,8 @@ def test_ranges_of_redis(cuts: list[int]) -> None:
     assert responses.messages == 4
 
 
-@pytest.mark.parametrize("responses", [SendResponses(), PullResponses(), PublishResponses(), AddResponses()])
+@pytest.mark.parametrize(
+    "responses", [SendResponses(), BinarySendResponses(), PullResponses(), PublishResponses(), AddResponses()]
+)
 def test_no_bytes_are_no_response(responses: ResponseReader) -> None:
     assert list(responses.feed(b"")) == []
