@@ -29,6 +29,7 @@ def options() -> argparse.Namespace:
     names = [scenario.name for scenario in all_scenarios()]
     parser.add_argument("--quick", action="store_true", help="a smoke run of about a minute; nothing is stored")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"some of: {', '.join(names)}")
+    parser.add_argument("--case", default="", metavar="PART", help="only cases with this in their names; not stored")
     parser.add_argument("--peers", default=",".join(DEFAULT_PEERS), help=f"some of: {', '.join(PEERS)}; none: ''")
     parser.add_argument("--brokers", type=int, default=2, help="also measure Ariane with this many broker processes")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case; medians are shown")
@@ -52,17 +53,20 @@ def main() -> int:
     comparison = Comparison(peers, args.brokers, effort)
     announce(comparison)
     failed = False
+    store = not (args.quick or args.case)
     selected = args.only or (QUICK_SCENARIOS if args.quick else [scenario.name for scenario in all_scenarios()])
     for scenario in all_scenarios():
         if scenario.name in selected:
-            failed |= OURS in show(comparison, scenario, store=not args.quick).missing
-    if not args.quick:
+            failed |= OURS in show(comparison, scenario, store=store).missing
+    if store:
         print(f"report: {write_page()}")
     return 1 if failed else 0
 
 
 def _effort(args: argparse.Namespace) -> Effort:
-    return Effort(seconds=args.seconds, warm_s=args.warm, warm_max_s=args.warm_max, rounds=args.rounds)
+    return Effort(
+        seconds=args.seconds, warm_s=args.warm, warm_max_s=args.warm_max, rounds=args.rounds, case_part=args.case
+    )
 
 
 def announce(comparison: Comparison) -> None:

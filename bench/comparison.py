@@ -107,9 +107,8 @@ class _Run:
 
     def _begin(self, contestant: Contestant) -> None:
         with self._or_missing(contestant.system.name), turn(contestant):
-            contestant.cases = self._scenario.begin(
-                contestant.running, contestant.label, self._effort, contestant.stack
-            )
+            cases = self._scenario.begin(contestant.running, contestant.label, self._effort, contestant.stack)
+            contestant.cases = {case: measure for case, measure in cases.items() if self._effort.wants(case)}
 
     def _case_names(self) -> list[str]:
         return list(dict.fromkeys(case for contestant in self._contestants for case in contestant.cases))

@@ -68,6 +68,7 @@ class JavaLoads(Scenario):
         self._programs = {
             word: stack.enter_context(java_load(serialisation, home / word))
             for word, serialisation in SERIALISATIONS.items()
+            if any(effort.wants(_label(word, label)) for label in self._cases)
         }
 
     def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
@@ -76,7 +77,7 @@ class JavaLoads(Scenario):
             warm = partial(_run, running, program, next(iter(self._cases.values())))
             until_flat(running, effort, lambda seconds, warm=warm: warm(0.0, seconds).server_us)  # type: ignore[misc]
         return {
-            f"{word} {label}": partial(_measure, running, program, case, f"{word} {label}", effort.seconds)
+            _label(word, label): partial(_measure, running, program, case, _label(word, label), effort.seconds)
             for word, program in self._programs.items()
             for label, case in self._cases.items()
         }
@@ -98,6 +99,10 @@ class JavaLoads(Scenario):
 
 CONSUMED_PER_S_MAX = 200_000
 """More than any client consumes: the topic must not end before the measurement."""
+
+
+def _label(serialisation: str, case: str) -> str:
+    return f"{serialisation} {case}"
 
 
 def _run(running: Running, program: JavaLoad, case: JavaCase, warm_s: float, seconds: float) -> JavaResult:

@@ -23,6 +23,11 @@ class Effort:
     rounds: int
     is_quick: bool = False
     """A smoke run: the fewest cases and the smallest numbers that still run all the code."""
+    case_part: str = ""
+    """Only cases whose names contain it."""
+
+    def wants(self, case: str) -> bool:
+        return self.case_part in case
 
 
 class Column(NamedTuple):
