@@ -1,6 +1,6 @@
 """CPU of a pull inside the broker, without sockets: frames into a connection, answers into nothing.
 
-    python -m bench.pull_path [--chunk 4] [--count 32] [--body 1024] [--queues 8] [--profile] [--checks]
+    python -m bench.pull_path [--chunk 4] [--count 32] [--body 1024] [--queues 8] [--binary] [--profile] [--checks]
 
 The broker is whole, with store, checks and counters; only the kernel's part of the network is left out, so the figures
 hold on a busy machine, too. The queues lie interleaved in one log, as when producers send to all of them. "one copy" is
@@ -28,7 +28,7 @@ from ariane.store.message_store import MessageStore
 from ariane.transport.connection import Connection
 from bench.in_process import Nowhere, broker_on, connection_to, on_a_store
 from bench.load.names import topic_name
-from bench.load.plan import Kind, LoadPlan, Wire
+from bench.load.plan import Kind, LoadPlan, Serialization, Wire
 from bench.load.rocketmq import OFFSET_FIRST
 from bench.load.wires import response_reader, ring_of
 from bench.systems.broker_files import write_topics
@@ -62,7 +62,8 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
             copy_us = min(copy_us, copy(broker.parts.store.store, chosen) * 1e6)
             check(plan, transport, chosen)
             await asyncio.sleep(0.01)
-    shape = f"chunks of {chosen.chunk} pulls of {chosen.count} x {chosen.body} B, {chosen.queues} queues"
+    headers = "binary" if chosen.binary else "JSON"
+    shape = f"{headers}, chunks of {chosen.chunk} pulls of {chosen.count} x {chosen.body} B, {chosen.queues} queues"
     print(f"{best_us:.1f} us a pull, one copy {copy_us:.1f}: best of {ROUNDS}, {shape}")
     if chosen.profile:
         pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(40)
@@ -99,6 +100,7 @@ def plan_of(chosen: argparse.Namespace, kind: Kind) -> LoadPlan:
         queues=chosen.queues,
         messages_a_request=chosen.count if kind is Kind.PULL else 1,
         filled=FILLED,
+        serialization=Serialization.BINARY if chosen.binary else Serialization.JSON,
     )
 
 
@@ -192,6 +194,7 @@ def main() -> None:
     options.add_argument("--count", type=int, default=32, help="messages in one pull, at most 32")
     options.add_argument("--body", type=int, default=1024)
     options.add_argument("--queues", type=int, default=8)
+    options.add_argument("--binary", action="store_true", help="binary headers instead of JSON ones")
     options.add_argument("--profile", action="store_true")
     options.add_argument("--checks", action="store_true", help="what the checks of block checksums cost")
     on_a_store(partial(measure, options.parse_args()))

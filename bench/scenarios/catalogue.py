@@ -1,9 +1,11 @@
 """Every scenario, in the order of the report."""
 
 from bench.scenarios.batches import Batches
+from bench.scenarios.connections import Connections
 from bench.scenarios.delayed import Delayed
 from bench.scenarios.idle_consumers import IdleConsumers
 from bench.scenarios.java_loads import java_scenarios
+from bench.scenarios.latency import Latency
 from bench.scenarios.offered_load import OfferedLoad
 from bench.scenarios.pulls import Pulls
 from bench.scenarios.push import Push
@@ -21,10 +23,12 @@ def all_scenarios() -> list[Scenario]:
         Sends(Flush.ASYNC),
         Sends(Flush.SYNC),
         OfferedLoad(),
+        Latency(),
         Batches(),
         Pulls(),
         Push(),
         Topics(),
+        Connections(),
         IdleConsumers(),
         Delayed(),
         Start(),

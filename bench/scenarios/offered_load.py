@@ -10,7 +10,7 @@ from functools import partial
 
 from bench.load.plan import Kind
 from bench.scenarios.loads import load, timed, warm_up
-from bench.scenarios.scenario import Cases, Effort, Measured, Scenario, load_figures
+from bench.scenarios.scenario import LATENCY_COLUMNS, Cases, Effort, Measured, Scenario, load_figures
 from bench.systems.system import Flush, Running, Setup
 
 HALF = "half of Apache's maximum"
@@ -25,6 +25,7 @@ SHAPE = {"connections": 16, "in_flight": 16, "body_bytes": 1024}
 class OfferedLoad(Scenario):
     name = "offered-load"
     title = "Single sends of 1 KiB at equal offered load, 16 connections; async flush unless it says sync"
+    columns = LATENCY_COLUMNS
     calibrated_on = "apache"
 
     def __init__(self) -> None:

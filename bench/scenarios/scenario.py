@@ -62,6 +62,9 @@ LOAD_COLUMNS = (
 )
 
 
+LATENCY_COLUMNS = tuple(column._replace(ratio=True) if column.figure == "p50_us" else column for column in LOAD_COLUMNS)
+
+
 class Scenario:
     name: str
     title: str

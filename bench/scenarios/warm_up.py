@@ -12,8 +12,8 @@ COMPILED_SHARE = 0.25
 """Of the warm-up, for programs that were compiled before they started: NATS and Redis."""
 
 
-def until_flat(running: Running, effort: Effort, load: Callable[[float], float]) -> float:
-    """Loads, window by window, until two of them differ by little; returns how long that took.
+def until_flat(running: Running, effort: Effort, load: Callable[[float], float]) -> None:
+    """Loads, window by window, until two of them differ by little.
 
     `load` loads for so many seconds and returns the CPU of the server for a message.
     """
@@ -23,4 +23,6 @@ def until_flat(running: Running, effort: Effort, load: Callable[[float], float])
     while spent_s < effort.warm_max_s and (spent_s < least_s or abs(latest - before) > TOLERANCE * before):
         before, latest = latest, load(window_s)
         spent_s += window_s
-    return spent_s
+    is_flat = abs(latest - before) <= TOLERANCE * before
+    steady = "" if is_flat or effort.is_quick else ", still changing"
+    print(f"  {running.name}: {spent_s:.0f} s of warm-up, {latest:.1f} us of CPU a message{steady}", flush=True)

@@ -89,13 +89,14 @@ def _broker(home: Path, nameserver: str, port: int, setup: Setup) -> Iterator[in
     directory = home / f"broker-{port}"
     directory.mkdir(parents=True)
     settings = write_settings(directory, f"bench-{port}", nameserver, port, setup)
-    with _command(directory / "broker.log", "broker", "-c", str(settings)) as pid:
+    with _command(directory / "broker.log", "broker", "-c", str(settings), more=setup.environment) as pid:
         yield pid
 
 
 @contextmanager
-def _command(log: Path, *words: str) -> Iterator[int]:
-    """Without settings from the environment, which the other systems would not get."""
+def _command(log: Path, *words: str, more: tuple[tuple[str, str], ...] = ()) -> Iterator[int]:
+    """Without settings from the environment, which the other systems would not get, but for `more`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ARIANE_", "NAMESRV"))}
+    environment |= dict(more)
     with running([sys.executable, "-m", "ariane", *words], ready=_READY, log=log, environment=environment) as pid:
         yield pid

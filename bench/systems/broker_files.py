@@ -7,6 +7,11 @@ from bench.load.names import topic_name
 from bench.systems.system import Flush, Setup
 
 CLUSTER = "BenchCluster"
+_FLUSH = {
+    Flush.SYNC: {"flushDiskType": "SYNC_FLUSH"},
+    Flush.ASYNC: {"flushDiskType": "ASYNC_FLUSH"},
+    Flush.DEFAULT: {},
+}
 
 
 def write_settings(home: Path, name: str, nameserver: str, port: int, setup: Setup) -> Path:
@@ -20,7 +25,7 @@ def write_settings(home: Path, name: str, nameserver: str, port: int, setup: Set
         "namesrvAddr": nameserver,
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
-        "flushDiskType": "SYNC_FLUSH" if setup.flush is Flush.SYNC else "ASYNC_FLUSH",
+        **_FLUSH[setup.flush],
     }
     write_topics(store, setup)
     path = home / "broker.conf"

@@ -22,6 +22,8 @@ class Flush(StrEnum):
     appendfsync everysec."""
     SYNC = "sync"
     """On the disk: SYNC_FLUSH, sync_interval always, appendfsync always."""
+    DEFAULT = "default"
+    """As each system does it if nobody says anything: Ariane syncs, Apache does not. Of RocketMQ's systems only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class Setup:
     flush: Flush = Flush.ASYNC
     topics: int = 1
     queues: int = 8
+    environment: tuple[tuple[str, str], ...] = ()
+    """Settings of Ariane that Apache does not have and does not need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
