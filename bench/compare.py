@@ -3,16 +3,20 @@
     python -m bench.compare [--quick] [--only NAME ...] [--peers apache,nats,redis] [--brokers 2] [--rounds 5]
 
 Prints a table for each scenario, stores the samples in bench/results and writes the report into docs/performance.md. A
-quick run takes about a minute and stores nothing: it is a smoke test. Exits with 1 when Ariane itself did
+quick run takes about two minutes and stores nothing: it is a smoke test. Exits with 1 when Ariane itself did
 not run through.
 """
 
 import argparse
 import sys
+from dataclasses import replace
 
 from bench.comparison import Comparison
 from bench.outcome import OURS, Outcome, save
-from bench.report.page import write_page
+from bench.profiles import NoProfiler, profiler
+from bench.report.goals import goal_lines
+from bench.report.java_goals import java_goal_lines
+from bench.report.page import read_all, write_page
 from bench.report.table import table
 from bench.scenarios.catalogue import all_scenarios
 from bench.scenarios.scenario import Effort, Scenario
@@ -20,18 +24,19 @@ from bench.systems.catalogue import DEFAULT_PEERS, PEERS
 from interop.processes import exit_on_sigterm
 
 QUICK = Effort(seconds=0.3, warm_s=0.3, warm_max_s=0.3, rounds=1, is_quick=True)
-QUICK_SCENARIOS = ("sends-async", "batches", "pulls", "push", "python-clients")
+QUICK_SCENARIOS = ("java-sends", "sends-async", "batches", "pulls", "push", "python-clients")
 """One of each kind: every further scenario would start all systems once more."""
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [scenario.name for scenario in all_scenarios()]
-    parser.add_argument("--quick", action="store_true", help="a smoke run of about a minute; nothing is stored")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of about two minutes; nothing is stored")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"some of: {', '.join(names)}")
     parser.add_argument("--case", default="", metavar="PART", help="only cases with this in their names; not stored")
     parser.add_argument("--peers", default=",".join(DEFAULT_PEERS), help=f"some of: {', '.join(PEERS)}; none: ''")
     parser.add_argument("--brokers", type=int, default=2, help="also measure Ariane with this many broker processes")
+    parser.add_argument("--profile", action="store_true", help="also print where Ariane spends its time (needs py-spy)")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each case; medians are shown")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument(
@@ -48,9 +53,10 @@ def main() -> int:
     if unknown:
         print(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}", file=sys.stderr)
         return 2
-    effort = QUICK if args.quick else _effort(args)
+    if args.profile:
+        profiler()  # it would be missed only after the rounds
     peers = [PEERS[key] for key in filter(None, args.peers.split(","))]
-    comparison = Comparison(peers, args.brokers, effort)
+    comparison = Comparison(peers, args.brokers, _effort(args))
     announce(comparison)
     failed = False
     store = not (args.quick or args.case)
@@ -59,13 +65,22 @@ def main() -> int:
         if scenario.name in selected:
             failed |= OURS in show(comparison, scenario, store=store).missing
     if store:
-        print(f"report: {write_page()}")
+        print(f"\nreport: {write_page()}")
+        outcomes = read_all()
+        print("\n".join(("", *java_goal_lines(outcomes), "", *goal_lines(outcomes))))
     return 1 if failed else 0
 
 
 def _effort(args: argparse.Namespace) -> Effort:
+    if args.quick:
+        return replace(QUICK, case_part=args.case, is_profiled=args.profile)
     return Effort(
-        seconds=args.seconds, warm_s=args.warm, warm_max_s=args.warm_max, rounds=args.rounds, case_part=args.case
+        seconds=args.seconds,
+        warm_s=args.warm,
+        warm_max_s=args.warm_max,
+        rounds=args.rounds,
+        case_part=args.case,
+        is_profiled=args.profile,
     )
 
 
@@ -91,4 +106,7 @@ def show(comparison: Comparison, scenario: Scenario, *, store: bool) -> Outcome:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except NoProfiler as error:
+        sys.exit(str(error))

@@ -8,7 +8,8 @@ from itertools import product
 
 from bench.contestant import Contestant, enter, in_turn, started, turn
 from bench.java.program import LoadFailed
-from bench.outcome import Outcome, Sample, machine, now
+from bench.outcome import OURS, Outcome, Sample, machine, now
+from bench.profiles import profiled
 from bench.scenarios.scenario import Effort, Measured, Scenario
 from bench.systems.ariane import Ariane
 from bench.systems.system import Missing, System
@@ -101,6 +102,8 @@ class _Run:
             for index, case in enumerate(self._case_names()):
                 for contestant in in_turn(self._contestants, number + index):
                     self._measure(contestant, case, number)
+        if self._effort.is_profiled:
+            self._profile()
 
     def _calibrated_first(self) -> list[Contestant]:
         return sorted(self._contestants, key=lambda contestant: contestant.system.key != self._scenario.calibrated_on)
@@ -118,6 +121,13 @@ class _Run:
         if measure is not None:
             with self._or_missing(contestant.system.name, contestant), turn(contestant):
                 self._keep(contestant.system, measure(), number)
+
+    def _profile(self) -> None:
+        for contestant in self._contestants:
+            if contestant.system.name == OURS:
+                for case, measure in contestant.cases.items():
+                    with turn(contestant), profiled(contestant.running.servers[0], f"{self._scenario.name}, {case}"):
+                        measure()
 
     def _alone(self, systems: Sequence[System]) -> None:
         """Each is started on a fresh store for each round, and nothing else runs."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bench.outcome import RESULTS, Outcome, read
 from bench.report.goals import goal_lines
+from bench.report.java_goals import java_goal_lines
 from bench.report.plots import plots
 from bench.report.table import table
 from bench.scenarios.catalogue import all_scenarios
@@ -58,7 +59,9 @@ def part(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
     if not outcomes:
         yield "There are no results yet: run `make bench`."
         return
-    yield from ("", "Goals, from the medians below:", "", "```", *goal_lines(outcomes), "```")
+    yield from ("", "Goals with Apache's Java client, from the medians below:", "")
+    yield from ("```", *java_goal_lines(outcomes), "```")
+    yield from ("", "Other goals:", "", "```", *goal_lines(outcomes), "```")
     for scenario in all_scenarios():
         outcome = outcomes.get(scenario.name)
         if outcome is not None:

@@ -25,6 +25,8 @@ class Effort:
     """A smoke run: the fewest cases and the smallest numbers that still run all the code."""
     case_part: str = ""
     """Only cases whose names contain it."""
+    is_profiled: bool = False
+    """After all rounds each case runs once more on Ariane, for a profile."""
 
     def wants(self, case: str) -> bool:
         return self.case_part in case

@@ -7,6 +7,7 @@ import pytest
 
 from bench.outcome import Outcome, Sample, read, save
 from bench.report.goals import goals
+from bench.report.java_goals import java_goal_lines, java_goals
 from bench.report.page import (
     BEGIN,
     DOCS,
@@ -27,10 +28,12 @@ from bench.scenarios.scenario import LOAD_COLUMNS, Column
 from bench.spark_figures import Figure, keep, read_kept
 
 
-def outcome(scenario: str = "sends-async", load_average: float = 0.1, **missing: str) -> Outcome:
+def outcome(
+    scenario: str = "sends-async", load_average: float = 0.1, case: str = "1 KiB 16x16", **missing: str
+) -> Outcome:
     """Two repeats of one case: Ariane handles 100 and 300 a second, Apache 100 both times."""
     samples = [
-        Sample(case="1 KiB 16x16", system=system, repeat=repeat, figures={"messages_per_s": rate, "server_us": 10.0})
+        Sample(case=case, system=system, repeat=repeat, figures={"messages_per_s": rate, "server_us": 10.0})
         for system, rates in (("Apache 4.9.7", (100.0, 100.0)), ("Ariane", (100.0, 300.0)))
         for repeat, rate in enumerate(rates)
     ]
@@ -73,6 +76,15 @@ def test_goals_are_met_missed_or_not_measured() -> None:
     assert verdicts["end to end p50, idle (x Apache)"] is None
 
 
+def test_a_goal_with_the_java_client_is_one_of_rate_and_one_of_cpu() -> None:
+    measured = outcome("java-sends", case="binary 1 KiB, 16 threads")
+    goal = next(java_goals({"java-sends": measured}))
+    assert (goal.measure, goal.rate.is_met, goal.cpu.is_met) == ("binary 1 KiB, 16 threads", True, False)
+    _, first, second, *_ = (" ".join(line.split()) for line in java_goal_lines({"java-sends": measured}))
+    assert first == "binary 1 KiB, 16 threads 2.00 >= 1.3 met 1.00 <= 0.6 missed"
+    assert second == "binary 1 KiB, 64 threads - >= 1.3 not measured - <= 0.6 not measured"
+
+
 def test_a_goal_speaks_of_a_scenario_that_exists() -> None:
     """A renamed scenario would turn its goals into "not measured" silently."""
     names = {scenario.name for scenario in all_scenarios()}
@@ -83,6 +95,7 @@ def test_a_goal_speaks_of_a_scenario_that_exists() -> None:
             requested.add(key)
 
     list(goals(Recorder()))
+    list(java_goals(Recorder()))
     assert requested
     assert requested <= names
 
