@@ -12,9 +12,9 @@ With each block the physical offset of its first entry is kept: where the log ha
 
 from array import array
 from collections.abc import Callable
-from zlib import crc32
 
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
+from ariane.wire.hashes import unmasked_crc32 as crc32
 
 BLOCK_BYTES = 4096 * ENTRY_BYTES
 

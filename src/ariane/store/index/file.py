@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +39,7 @@ from ariane.store.index.entries import (
     seconds_since,
 )
 from ariane.store.index.reader import IndexReader
+from ariane.wire.hashes import running_crc32
 
 _PAGE_BYTES = 4096
 _SLOTS_OF_A_PAGE = _PAGE_BYTES // SLOT_BYTES
@@ -237,7 +237,7 @@ class IndexFile:
         assert self._map is not None, "write_entries() maps the slots"
         self._header = pending.header
         if self.entries_crc is not None:
-            self.entries_crc = crc32(pending.data, self.entries_crc)
+            self.entries_crc = running_crc32(pending.data, self.entries_crc)
         HEADER.pack_into(self._map, 0, *pending.header)
         # of entries in the same slot the last one wins
         self._heads()[pending.slots] = np.arange(pending.first_number, pending.header.entry_count)
@@ -322,7 +322,7 @@ class IndexFile:
         end = self._reader.position(min(entry_count, self._capacity.entries))
         position, crc = self._reader.position(1), 0
         while position < end and (data := self._file.read(min(_COPY_BYTES, end - position), position)):
-            crc, position = crc32(data, crc), position + len(data)
+            crc, position = running_crc32(data, crc), position + len(data)
         return crc
 
     def has_valid_slots(self, entry_count: int) -> bool:
