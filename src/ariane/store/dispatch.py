@@ -198,9 +198,7 @@ class Dispatcher:
         if self._index is None or view.sys_flag & _ROLLBACK == _ROLLBACK:
             return
         keys = (facts.unique_key, *facts.keys) if facts.unique_key else tuple(facts.keys)
-        if keys:
-            physical = [view.physical_offset] * len(keys)
-            self.keys.add(physical, keys, view.store_timestamp_ms, (view.topic,), (len(keys),))
+        self.keys.add([view.physical_offset], keys, view.store_timestamp_ms, [view.topic], [len(keys)])
 
     def _queue(self, topic: str, queue_id: int, queue_offset: int, physical: int, size: int, tags_code: int) -> None:
         try:
@@ -245,6 +243,5 @@ class Dispatcher:
         if any(map(_ROLLBACK.__and__, records.sys_flags)):
             flags = records.sys_flags
             keys = [() if flag & _ROLLBACK == _ROLLBACK else some for flag, some in zip(flags, keys, strict=True)]
-        counts = list(map(len, keys))
-        physical = np.repeat(records.physical, counts).tolist()
-        self.keys.add_runs(physical, list(chain.from_iterable(keys)), records.timestamps_ms, records.topics, counts)
+        texts = list(chain.from_iterable(keys))
+        self.keys.add_each(records.physical, texts, records.timestamps_ms, records.topics, list(map(len, keys)))

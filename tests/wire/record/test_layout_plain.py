@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane.store.append.draft import Draft
-from ariane.wire.record.layout import PLAIN_BYTES, pack_plain_record, pack_record
+from ariane.wire.record.layout import PLAIN_BYTES, pack_plain_record, pack_record, pack_stored
 
 int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 drafts = st.builds(
@@ -28,7 +28,8 @@ drafts = st.builds(
 def plain(draft: Draft, topic: bytes, offsets: tuple[int, int], timestamp_ms: int, host: bytes) -> bytes:
     part = bytes([len(topic)]) + topic
     size = PLAIN_BYTES + len(part) + len(draft.body) + len(draft.properties)
-    return b"".join(pack_plain_record(draft, size, draft.body, part, draft.properties, *offsets, timestamp_ms, host))
+    stored = pack_stored(timestamp_ms, host, 0, 0)
+    return b"".join(pack_plain_record(draft, size, draft.body, part, draft.properties, *offsets, stored))
 
 
 @given(drafts, st.binary(max_size=127), st.tuples(int64, int64), int64, st.binary(min_size=8, max_size=8))

@@ -21,6 +21,7 @@ from ariane.store.consume_queue.new_entries import pack_numbered
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.dispatch import Arrivals, Dispatcher
+from ariane.wire.host import HOST_BYTES_V4
 from ariane.wire.record.batch import RecordBatch, RecordColumns, SharedFields
 from ariane.wire.record.layout import (
     HOST_BITS,
@@ -28,6 +29,7 @@ from ariane.wire.record.layout import (
     add_checksum,
     pack_plain_record,
     pack_record,
+    pack_stored,
     with_checksum_room,
 )
 
@@ -38,43 +40,69 @@ NOT_QUEUED = 0x4
 
 _ROLLBACK = 0xC  # not indexed either, as when the log is recovered (dispatch.py)
 
-PendingRecord = tuple[int, Draft, ConsumeQueue, int, int, int]
-"""The number of a draft, the draft, its queue, queue offset, physical offset, and the size of its record."""
-
 
 class PendingWrite:
-    """Records that are written to one file at once.
+    """Records that are written to one file at once, and what queues and index get when the log has them.
 
     A record takes its queue's next offset when it is added; `take_back` returns those that were not written.
     """
 
-    __slots__ = ("end", "offset", "parts", "records")
+    __slots__ = (
+        "arrivals",
+        "counts",
+        "end",
+        "entries",
+        "first",
+        "offset",
+        "parts",
+        "physical",
+        "queues",
+        "texts",
+        "topics",
+    )
 
-    def __init__(self, commit_log: CommitLog) -> None:
+    def __init__(self, commit_log: CommitLog, first: int) -> None:
+        """`first` is the number of drafts before these."""
+        self.first = first
         self.offset = commit_log.max_offset
         self.end = self.offset + commit_log.room()
         self.parts: list[bytes] = []
         """Records in pieces, to be joined once."""
-        self.records: list[PendingRecord] = []
+        self.queues: list[ConsumeQueue] = []
+        """The queue of each record that took an offset."""
+        self.entries = bytearray()
+        """Output of `pack_numbered`."""
+        self.arrivals: Arrivals = {}
+        # Of each message with keys: its offset, its topic and how many keys it has; and the keys of all.
+        self.physical: list[int] = []
+        self.topics: list[str] = []
+        self.counts: list[int] = []
+        self.texts: list[str] = []
 
-    def all(self) -> tuple[int, int, list[bytes], list[PendingRecord]]:
+    def all(self) -> "_Columns":
         """As local variables, for the loop in `append`."""
-        return self.offset, self.end, self.parts, self.records
-
-    def take(self) -> list[PendingRecord]:
-        """All records, which are written now."""
-        records, self.records, self.parts = self.records, [], []
-        return records
+        return (
+            self.offset,
+            self.end,
+            self.parts,
+            self.queues,
+            self.entries,
+            self.arrivals,
+            self.physical,
+            self.topics,
+            self.counts,
+            self.texts,
+        )
 
     def take_back(self) -> None:
-        """The records are not going to be written: their queue offsets are free again."""
-        for _, draft, queue, queue_offset, _, _ in reversed(self.take()):
-            if not draft.sys_flag & NOT_QUEUED:
-                queue.max_offset = queue_offset
+        """What is not written is not going to be: its queue offsets are free again."""
+        for queue in self.queues:
+            queue.max_offset -= 1
+        self.queues = []
 
     def add(
-        self, number: int, draft: Draft, queue: ConsumeQueue, timestamp_ms: int, store_host: bytes, with_checksum: bool
-    ) -> None:
+        self, draft: Draft, queue: ConsumeQueue, timestamp_ms: int, store_host: bytes, with_checksum: bool
+    ) -> Appended:
         """RecordError, and nothing has changed, when a field is out of its range."""
         is_queued = not draft.sys_flag & NOT_QUEUED
         queue_offset = queue.max_offset if is_queued else 0
@@ -95,41 +123,33 @@ class PendingWrite:
             prepared_transaction_offset=draft.prepared_transaction_offset,
         )
         if is_queued:
-            queue.max_offset = queue_offset + 1
+            tags_code = timestamp_ms + draft.delay_ms if draft.delay_ms else draft.tags_code
+            self.entries += pack_numbered(queue.number, self.offset, len(record), tags_code)
+            self.arrivals[queue, tags_code] = queue.max_offset = queue_offset + 1
+            self.queues.append(queue)
+        if draft.keys and draft.sys_flag & _ROLLBACK != _ROLLBACK:
+            self.physical.append(self.offset)
+            self.topics.append(draft.topic)
+            self.counts.append(len(draft.keys))
+            self.texts += draft.keys
         self.parts.append(add_checksum(record) if with_checksum else record)
-        self.records.append((number, draft, queue, queue_offset, self.offset, len(record)))
+        appended = Appended(self.offset, queue_offset, len(record), timestamp_ms)
         self.offset += len(record)
+        return appended
+
+    def dispatch(self, dispatcher: Dispatcher, timestamp_ms: int) -> None:
+        """The log has the records: adds them to queues and index, and notifies listeners."""
+        self.queues = []
+        dispatcher.new_entries += self.entries
+        if self.texts and dispatcher.has_index:
+            dispatcher.keys.add(self.physical, self.texts, timestamp_ms, self.topics, self.counts)
+        if dispatcher.has_listeners and self.arrivals:
+            dispatcher.notify(self.arrivals)
 
 
-def dispatch(
-    records: list[PendingRecord], dispatcher: Dispatcher, timestamp_ms: int, outcomes: list[AppendResult]
-) -> None:
-    """Adds written records to queues and index, and notifies listeners. Nothing here can fail half-way."""
-    physical: list[int] = []
-    texts: list[str] = []
-    topics: list[str] = []
-    counts: list[int] = []
-    arrivals: Arrivals | None = {} if dispatcher.has_listeners else None
-    entries = dispatcher.new_entries
-    for number, draft, queue, queue_offset, offset, size in records:
-        sys_flag = draft.sys_flag
-        if not sys_flag & NOT_QUEUED:
-            tags_code = draft.tags_code if not draft.delay_ms else timestamp_ms + draft.delay_ms
-            entries += pack_numbered(queue.number, offset, size, tags_code)
-            if arrivals is not None:
-                arrivals[queue, tags_code] = queue_offset + 1
-        keys = draft.keys
-        if keys and sys_flag & _ROLLBACK != _ROLLBACK:
-            count = len(keys)
-            physical += (offset,) * count
-            texts += keys
-            topics.append(draft.topic)
-            counts.append(count)
-        outcomes[number] = Appended(offset, queue_offset, size, timestamp_ms)
-    if dispatcher.has_index:
-        dispatcher.keys.add(physical, texts, timestamp_ms, topics, counts)
-    if arrivals:
-        dispatcher.notify(arrivals)
+_Columns = tuple[
+    int, int, list[bytes], list[ConsumeQueue], bytearray, Arrivals, list[int], list[str], list[int], list[str]
+]
 
 
 # --- the appender -----------------------------------------------------------------------------------------------------
@@ -162,18 +182,21 @@ class Appender:
         self._store_host = store_host
         self._max_message_bytes = max_message_bytes
         self._with_checksum = with_checksum
+        self._plain_bytes_max = 0 if with_checksum or len(store_host) != HOST_BYTES_V4 else max_message_bytes
         self.timestamp_ms = 0
         """Of the last append. Store times never go back, whatever the clock does: search by time relies on it."""
-        self._pending = PendingWrite(commit_log)
+        self._pending = PendingWrite(commit_log, 0)
 
     def _begin(self, drafts: Sequence[Draft]) -> None:
-        self.timestamp_ms = max(self.timestamp_ms, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        if now_ms > self.timestamp_ms:
+            self.timestamp_ms = now_ms
         if self._with_checksum:
             for draft in drafts:
                 draft.properties = with_checksum_room(draft.properties)
 
-    def _new_pending(self) -> PendingWrite:
-        self._pending = PendingWrite(self._log)
+    def _new_pending(self, first: int = 0) -> PendingWrite:
+        self._pending = PendingWrite(self._log, first)
         return self._pending
 
     # --- one by one -------------------------------------------------------------------------------------------------
@@ -188,39 +211,45 @@ class Appender:
 
     def _append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         self._begin(drafts)
-        outcomes: list[AppendResult] = [_UNWRITTEN] * len(drafts)
+        outcomes: list[AppendResult] = []
         # Local variables rather than attributes, and one call for the common message: half the time.
-        by_topic, timestamp_ms, store_host = self._queues.by_topic, self.timestamp_ms, self._store_host
-        size_max = 0 if self._with_checksum or len(store_host) != 8 else self._max_message_bytes
+        by_topic, timestamp_ms = self._queues.by_topic, self.timestamp_ms
+        stored, size_max = pack_stored(timestamp_ms, self._store_host, 0, 0), self._plain_bytes_max
         pending = self._new_pending()
-        offset, end, parts, records = pending.all()
-        for number, draft in enumerate(drafts):
-            queue = by_topic.get(draft.topic, _NONE).get(draft.queue_id)
+        offset, end, parts, queues, entries, arrivals, physical, topics, counts, texts = pending.all()
+        for draft in drafts:
+            topic = draft.topic
+            queue = by_topic.get(topic, _NONE).get(draft.queue_id)
             try:
-                if queue is None or draft.sys_flag & _UNCOMMON or len(draft.born_host) != 8:
+                if queue is None or draft.sys_flag & _UNCOMMON or len(draft.born_host) != HOST_BYTES_V4:
                     raise _NotPlain
                 topic_part, body, properties = queue.topic_part, draft.body, draft.properties
                 size = PLAIN_BYTES + len(topic_part) + len(body) + len(properties)
                 if size > size_max or offset + size > end:
                     raise _NotPlain
                 queue_offset = queue.max_offset
-                parts += pack_plain_record(
-                    draft, size, body, topic_part, properties, queue_offset, offset, timestamp_ms, store_host
-                )
+                tags_code = timestamp_ms + draft.delay_ms if draft.delay_ms else draft.tags_code
+                entry = pack_numbered(queue.number, offset, size, tags_code)
+                parts += pack_plain_record(draft, size, body, topic_part, properties, queue_offset, offset, stored)
             except (_NotPlain, struct.error):
                 pending.offset = offset
-                pending = self._append_uncommon(pending, number, draft, outcomes)
-                offset, end, parts, records = pending.all()
+                pending = self._append_uncommon(pending, draft, outcomes)
+                offset, end, parts, queues, entries, arrivals, physical, topics, counts, texts = pending.all()
                 continue
-            queue.max_offset = queue_offset + 1
-            records.append((number, draft, queue, queue_offset, offset, size))
+            arrivals[queue, tags_code] = queue.max_offset = queue_offset + 1
+            queues.append(queue)
+            entries += entry
+            if keys := draft.keys:
+                physical.append(offset)
+                topics.append(topic)
+                counts.append(len(keys))
+                texts += keys
+            outcomes.append(Appended(offset, queue_offset, size, timestamp_ms))
             offset += size
         self._write(pending, outcomes)
         return outcomes
 
-    def _append_uncommon(
-        self, pending: PendingWrite, number: int, draft: Draft, outcomes: list[AppendResult]
-    ) -> PendingWrite:
+    def _append_uncommon(self, pending: PendingWrite, draft: Draft, outcomes: list[AppendResult]) -> PendingWrite:
         """A new queue, a full file, a field out of its range. Returns the write to go on with."""
         size = record_bytes(draft, len(draft.topic), len(self._store_host))
         try:
@@ -228,14 +257,14 @@ class Appender:
             self._check_size(size)
             if pending.offset + size > pending.end:
                 self._write(pending, outcomes)
-                pending = self._new_pending()  # from where the log is now, should it not roll
+                pending = self._new_pending(len(outcomes))  # from where the log is now, should it not roll
                 self._log.roll()
-                pending = self._new_pending()
-            self._add(pending, number, draft)
+                pending = self._new_pending(len(outcomes))
+            outcomes.append(self._add(pending, draft))
         except StoreError as error:
-            outcomes[number] = error
+            outcomes.append(error)
         except RecordError as error:
-            outcomes[number] = MessageRefused(str(error))
+            outcomes.append(MessageRefused(str(error)))
         return pending
 
     def _check_body(self, body: bytes) -> None:
@@ -254,9 +283,9 @@ class Appender:
                 "raise mappedFileSizeCommitLog"
             )
 
-    def _add(self, pending: PendingWrite, number: int, draft: Draft) -> None:
+    def _add(self, pending: PendingWrite, draft: Draft) -> Appended:
         queue = self._queues.get_or_create(draft.topic, draft.queue_id)
-        pending.add(number, draft, queue, self.timestamp_ms, self._store_host, self._with_checksum)
+        return pending.add(draft, queue, self.timestamp_ms, self._store_host, self._with_checksum)
 
     def _write(self, pending: PendingWrite, outcomes: list[AppendResult]) -> None:
         if not pending.parts:
@@ -264,24 +293,25 @@ class Appender:
         try:
             self._log.append(b"".join(pending.parts))
         except StoreError as error:
-            for number, *_ in pending.records:
-                outcomes[number] = error
+            for number in range(pending.first, len(outcomes)):
+                if isinstance(outcomes[number], Appended):
+                    outcomes[number] = error
             pending.take_back()
             return
-        dispatch(pending.take(), self._dispatcher, self.timestamp_ms, outcomes)
+        pending.dispatch(self._dispatcher, self.timestamp_ms)
 
     # --- all or none ------------------------------------------------------------------------------------------------
 
     def append_together(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """Drafts in one file, and all or none, as Apache keeps a client's batch."""
         self._begin(drafts)
-        outcomes: list[AppendResult] = [_UNWRITTEN] * len(drafts)
+        outcomes: list[AppendResult] = []
         total = sum(record_bytes(draft, len(draft.topic.encode()), len(self._store_host)) for draft in drafts)
         try:
             pending = self._pending_for(total)
-            for number, draft in enumerate(drafts):
+            for draft in drafts:
                 self._check_body(draft.body)
-                self._add(pending, number, draft)
+                outcomes.append(self._add(pending, draft))
             self._write(pending, outcomes)
         except StoreError as error:
             outcomes = [error] * len(drafts)
@@ -333,8 +363,8 @@ class Appender:
         self._log.append(data)
         queue.append_packed(entries, len(offsets))
         if self._dispatcher.has_index:
-            places = batch.keys.of_each(offsets)
-            self._dispatcher.keys.add(places, batch.keys.texts, timestamp_ms, (batch.topic,), (len(places),))
+            counts = batch.keys.of_each(len(offsets))
+            self._dispatcher.keys.add(offsets, batch.keys.texts, timestamp_ms, [batch.topic] * len(offsets), counts)
         self._dispatcher.notify({(queue, code): queue.max_offset for code in set(batch.tags_codes)})
         return AppendedBatch(offsets, records.sizes, queue_offset, timestamp_ms)
 
@@ -347,6 +377,3 @@ class Appender:
             with suppress(StoreError, RecordError):  # nothing has changed; one by one each gets its own error
                 together = append_batches(drafts, *parts, self._store_host, self.timestamp_ms)
         return [self.append_batch(batch) for batch in drafts.each()] if together is None else [*together]
-
-
-_UNWRITTEN = StoreError("not written")

@@ -1,7 +1,7 @@
 """Drafts of batches, as columns rather than an object for each message, and their results."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, islice, pairwise, repeat
+from itertools import accumulate, islice, pairwise
 from typing import NamedTuple, overload
 
 import msgspec
@@ -18,19 +18,13 @@ class BatchKeys(NamedTuple):
     counts: int | list[int]
     """How many each message has: all the same, or one by one."""
 
-    def of_each(self, offsets: list[int]) -> list[int]:
-        """For each key the offset of its message."""
-        if not isinstance(self.counts, int):
-            return list(chain.from_iterable(map(repeat, offsets, self.counts)))
-        spread = [0] * (self.counts * len(offsets))
-        for position in range(self.counts):
-            spread[position :: self.counts] = offsets
-        return spread
+    def of_each(self, messages: int) -> list[int]:
+        """How many keys each of so many messages has."""
+        return [self.counts] * messages if isinstance(self.counts, int) else self.counts
 
     def of_messages(self, messages: int) -> Iterator[tuple[str, ...]]:
-        counts = [self.counts] * messages if isinstance(self.counts, int) else self.counts
         texts = iter(self.texts)
-        return (tuple(islice(texts, count)) for count in counts)
+        return (tuple(islice(texts, count)) for count in self.of_each(messages))
 
 
 class DraftBatch(msgspec.Struct, kw_only=True, gc=False):

@@ -94,8 +94,8 @@ def _index_keys(
 ) -> None:
     keys = drafts.keys
     if isinstance(keys, BatchKeys):
-        spread = keys.of_each(offsets)
-        dispatcher.keys.add(spread, keys.texts, timestamp_ms, (drafts.topic,), (len(spread),))
+        counts = keys.of_each(len(offsets))
+        dispatcher.keys.add(offsets, keys.texts, timestamp_ms, [drafts.topic] * len(offsets), counts)
     elif keys:
         rows = KeyRows.empty(len(physical) * len(keys))
         for position, column in enumerate(keys):  # the keys of a message stand together

@@ -255,9 +255,9 @@ class CommitLog:
         """Writes records that fit `room()`; their physical offset. StoreFull, and nothing taken, if they cannot be."""
         active = self._active
         assert active is not None, "roll() begins a file"
-        assert len(records) <= self.room(), "ask room() first"
         offset = self._end
         end = offset + len(records)
+        assert end <= active.end - BLANK_BYTES_MIN, "ask room() first"
         self._write(active, records if self._stale_to <= end else bytes(records) + bytes(self._stale_to - end))
         self._end = end
         self._stale_to = 0

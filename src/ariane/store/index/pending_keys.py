@@ -3,9 +3,11 @@
 A broker indexes two keys per message. As one tuple per message they would cost more than their hashing: the garbage
 collector visits each tuple, and they have to be unpacked again. So they are stored in columns, as the index needs them.
 
-    physical    100  100  372  372  641  641        of the message, for each key
-    texts       U1   a    U2   b    U3   c
-    runs        orders, 5000 ms: 4 keys   invoices, 5000 ms: 2 keys
+    physical    100     372     641        of each message with keys
+    counts      2       2       1          of its keys
+    topics      orders  orders  invoices
+    texts       U1 a    U2 b    U3
+    times       5000 ms: 3 messages        they were appended together
 
 Keys of uniform batches come as columns of bytes and are hashed at once (`add_rows`), without making a str of them: each
 takes 20 bytes here, where a str takes 80.
@@ -13,7 +15,6 @@ takes 20 bytes here, where a str takes 80.
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from ariane.store.index.entries import NO_ROWS, Int64s, KeyedMessage, KeyRows, k
 
 
 class PendingKeys:
-    __slots__ = ("_hashed", "_hashed_keys", "_physical", "_run_keys", "_run_times_ms", "_run_topics", "_texts")
+    __slots__ = ("_counts", "_hashed", "_hashed_keys", "_physical", "_texts", "_timed", "_times_ms", "_topics")
 
     def __init__(self) -> None:
         self._hashed: list[KeyRows] = []
@@ -30,46 +31,43 @@ class PendingKeys:
 
     def _clear_texts(self) -> None:
         self._physical = array("q")
+        self._counts = array("q")
+        self._topics: list[str] = []
         self._texts: list[str] = []
-        self._run_topics: list[str] = []
-        self._run_times_ms: list[int] = []
-        self._run_keys: list[int] = []
+        self._times_ms: list[int] = []
+        self._timed: list[int] = []  # how many messages have each of these times
 
     @classmethod
     def of(cls, messages: Iterable[KeyedMessage]) -> "PendingKeys":
         columns = cls()
         for physical, timestamp_ms, topic, keys in messages:
-            columns.add([physical] * len(keys), keys, timestamp_ms, (topic,), (len(keys),))
+            columns.add([physical], keys, timestamp_ms, [topic], [len(keys)])
         return columns
 
     def __len__(self) -> int:
         return self._hashed_keys + len(self._texts)
 
     def add(
-        self,
-        physical: list[int],
-        texts: Sequence[str],
-        timestamp_ms: int,
-        run_topics: Sequence[str],
-        run_keys: Sequence[int],
+        self, physical: list[int], texts: Sequence[str], timestamp_ms: int, topics: list[str], counts: list[int]
     ) -> None:
-        """Keys in the order of the log, each with its message's offset; `run_keys` many per topic of `run_topics`."""
-        self.add_runs(physical, texts, repeat(timestamp_ms, len(run_topics)), run_topics, run_keys)
+        """Of messages that were appended together, in the order of the log: offset, topic and number of keys of each,
+        and all their keys."""
+        if texts:
+            self._times_ms.append(timestamp_ms)
+            self._timed.append(len(physical))
+            self._physical.fromlist(physical)
+            self._counts.fromlist(counts)
+            self._topics += topics
+            self._texts += texts
 
-    def add_runs(
-        self,
-        physical: list[int],
-        texts: Sequence[str],
-        run_times_ms: Iterable[int],
-        run_topics: Sequence[str],
-        run_keys: Sequence[int],
+    def add_each(
+        self, physical: list[int], texts: Sequence[str], times_ms: list[int], topics: list[str], counts: list[int]
     ) -> None:
         """The same for messages of different times."""
-        self._physical.fromlist(physical)
-        self._texts += texts
-        self._run_topics += run_topics
-        self._run_keys += run_keys
-        self._run_times_ms += run_times_ms
+        if texts:
+            self.add(physical, texts, 0, topics, counts)
+            self._times_ms[-1:] = times_ms
+            self._timed[-1:] = [1] * len(times_ms)
 
     def add_rows(self, rows: KeyRows) -> None:
         """Keys that are hashed already, after the pending ones."""
@@ -85,12 +83,13 @@ class PendingKeys:
             self._hashed_keys += len(rows.hashes)
 
     def _rows_of_texts(self) -> KeyRows:
-        counts = np.array(self._run_keys, np.int64)
-        topics = np.fromiter(map(topic_hash, self._run_topics), np.uint32, len(counts))
+        counts = np.array(self._counts)
+        topics = np.fromiter(map(topic_hash, self._topics), np.uint32, len(counts))
+        times_ms = np.repeat(np.array(self._times_ms, np.int64), self._timed)
         return KeyRows(
             key_hashes(np.repeat(topics, counts), self._texts),
-            np.array(self._physical, np.int64),
-            np.repeat(np.array(self._run_times_ms, np.int64), counts),
+            np.repeat(np.array(self._physical), counts),
+            np.repeat(times_ms, counts),
         )
 
     def rows(self, end_physical: int) -> KeyRows:

@@ -19,6 +19,7 @@ from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk, File
 from ariane.store.maintenance.recovery import StoreComponents
+from ariane.wire.record.layout import RECORD_BYTES_MIN
 
 _PROBED_MAX = 64
 """The pages of more queues are not probed in the page cache: a thread reads them all."""
@@ -78,6 +79,8 @@ class DerivedWriter:
         self.written_to = components.commit_log.max_offset
         """The files have the entries of all records below this physical offset."""
         self._entries_written = components.queues.entries_added
+        self.in_time_until = self.written_to
+        """Up to this end of the log nothing is overdue: one comparison for each append. Then `write_overdue`."""
         self._due_from = 0.0
         self._queue_end_pages = QueueEndPages(components.disk, components.queues)
         self._mark: File = components.disk.open(components.layout.checkpoint, writable=True)
@@ -103,16 +106,8 @@ class DerivedWriter:
     @property
     def is_due(self) -> bool:
         """Whether the entries of the last second should be written. With thousands of queues the writes would take
-        several percent of the time, so they come less often; the limits of `is_overdue` still hold."""
+        several percent of the time, so they come less often; the limits of `write_overdue` still hold."""
         return self._clock.monotonic() >= self._due_from
-
-    @property
-    def is_overdue(self) -> bool:
-        """Whether so much is unwritten that recovery after a kill would take seconds."""
-        return (
-            self._components.commit_log.max_offset - self.written_to > _UNWRITTEN_BYTES_MAX
-            or self._components.queues.entries_added - self._entries_written > _UNWRITTEN_ENTRIES_MAX
-        )
 
     def write(self) -> None:
         """Writes new entries of queues and index to their files, and records in the checkpoint how far they reach."""
@@ -123,16 +118,23 @@ class DerivedWriter:
         yield from self.warm_steps()
         yield from self._write_steps()
 
-    def write_early(self) -> None:
+    def write_overdue(self) -> None:
         """Under heavy load, recovery would need seconds for the messages of one pass, so an append writes them."""
+        log_end = self._components.commit_log.max_offset
+        bytes_left = self.written_to + _UNWRITTEN_BYTES_MAX - log_end
+        entries_left = self._entries_written + _UNWRITTEN_ENTRIES_MAX - self._components.queues.entries_added
+        if bytes_left >= 0 and entries_left >= 0:
+            self.in_time_until = log_end + min(bytes_left, entries_left * RECORD_BYTES_MIN)
+            return
         try:
             self.write()
         except StoreFull as error:  # the next pass tries again, and logs it
             log.debug("queues or index not written", extra={"reason": str(error)})
-            self._note_written(self._components.commit_log.max_offset, self._components.queues.entries_added)
+            self._note_written(log_end, self._components.queues.entries_added)
 
     def _note_written(self, log_offset: int, entries: int) -> None:
         self.written_to, self._entries_written = log_offset, entries
+        self.in_time_until = log_offset
 
     def _write_steps(self) -> IoSteps[None]:
         components, written_to = self._components, self._components.commit_log.max_offset
@@ -140,7 +142,7 @@ class DerivedWriter:
         self._due_from = self._clock.monotonic() + min(len(components.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
         components.dispatcher.write_index()
         yield from components.queues.write_dirty_steps()
-        if written_to >= self.written_to:  # otherwise `write_early` has written more meanwhile
+        if written_to >= self.written_to:  # otherwise `write_overdue` has written more meanwhile
             write_mark(self._mark, written_to)
             self._note_written(written_to, entries)
 
