@@ -1,6 +1,6 @@
 """CPU of transactions inside the broker, without sockets, beside a plain send of the same size.
 
-    python -m bench.transaction_path [--chunk 16] [--body 1024] [--answered] [--profile commit]
+    python -m bench.transaction_path [--chunk 16] [--body 1024] [--binary] [--answered] [--profile commit]
 
 As bench.send_path: the broker is whole, only the network is left out. Outcomes are one-way, as Java's producer sends
 them, unless --answered. A commit reads one record and writes two.
@@ -17,6 +17,7 @@ from typing import Any
 
 from ariane.broker.server import Broker
 from ariane.model.ids import PhysicalOffset, QueueOffset
+from ariane.wire.codes import Serialization
 from ariane.wire.exchange import request_command
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command, FrameDecoder, encode_frame
@@ -40,7 +41,11 @@ class TransactionClient:
 
     async def feed(self, name: str, requests: list[Request[Any]], *, oneway: bool = False) -> list[Command]:
         """The answers to `asks`, in their order; all of them must be successes."""
-        frames = [encode_frame(request_command(request, opaque=n, oneway=oneway)) for n, request in enumerate(requests)]
+        kind = Serialization.BINARY if self._chosen.binary else Serialization.JSON
+        frames = [
+            encode_frame(request_command(request, opaque=n, oneway=oneway, serialization=kind))
+            for n, request in enumerate(requests)
+        ]
         step = self._chosen.chunk
         chunks = [b"".join(frames[at : at + step]) for at in range(0, len(frames), step)]
         if self._chosen.profile == name:
@@ -122,6 +127,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--chunk", type=int, default=16, help="requests in one read")
     options.add_argument("--body", type=int, default=1024)
+    options.add_argument("--binary", action="store_true", help="binary headers")
     options.add_argument("--answered", action="store_true", help="outcomes want an answer, as those of C++ clients")
     options.add_argument("--profile", choices=("plain", "half", "commit", "rollback"))
     on_a_store(partial(measure, options.parse_args()))

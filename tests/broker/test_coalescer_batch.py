@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,13 @@ from ariane.broker.send.sinks import BATCH_BYTES_MAX
 from ariane.errors import StoreFull
 from ariane.model.message import StoredMessage
 from ariane.store.settings import FlushDiskType
-from ariane.wire.codes import ResponseCode, Serialization
+from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
 from ariane.wire.frame import Command, FrameDecoder
 from ariane.wire.record.batch import BatchItem
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import Send
 from tests.broker.in_process_broker import InProcessBroker, a_send
-from tests.broker.send.test_fast_path import COMMON, FakeConnection, chunk_bytes, connection_to, frames
+from tests.broker.send.test_fast_path import COMMON, FakeConnection, chunk_bytes, connection_to, frames, kinds
 from tests.broker.send.test_fast_path_batch import (
     COMMON_CHUNK,
     SMALL_FILES,
@@ -87,15 +88,16 @@ def test_every_batch_of_every_connection_is_answered_and_stored_as_by_the_genera
         short, long = runner.run(opened())
 
         @settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
-        @given(turn=st.tuples(*[chunks] * len(PEERS)))
-        @example(turn=([COMMON_CHUNK], [COMMON_CHUNK], [COMMON_CHUNK]))
-        @example(turn=([[a_batch(*uneven())]], [[a_batch(*even(), body=b"broken")]], [[a_batch(*uneven())]]))
-        def check(turn: tuple[list[list[Send]], ...]) -> None:
+        @given(turn=st.tuples(*[chunks] * len(PEERS)), mix=st.lists(kinds, min_size=1, max_size=4))
+        @example(turn=([COMMON_CHUNK], [COMMON_CHUNK], [COMMON_CHUNK]), mix=list(Serialization))
+        @example(
+            turn=([[a_batch(*uneven())]], [[a_batch(*even(), body=b"broken")]], [[a_batch(*uneven())]]),
+            mix=list(Serialization),
+        )
+        def check(turn: tuple[list[list[Send]], ...], mix: list[Serialization]) -> None:
             async def both() -> None:
-                data = [
-                    chunk_bytes([(request, 0, Serialization.JSON) for part in chunk for request in part])
-                    for chunk in turn
-                ]
+                kind = cycle(mix)
+                data = [chunk_bytes([(request, 0, next(kind)) for part in chunk for request in part]) for chunk in turn]
                 one, other = connections_of(short), connections_of(long, fast_path=False)
                 assert await feed_all(one, data) == await feed_all(other, data)
                 assert left(one[0]) == left(other[0])
@@ -151,7 +153,7 @@ async def test_what_takes_another_way_to_the_log_does_not_pass_the_batches_befor
     async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(b"0", COMMON)))
         one, other = connections_of(sender.broker)[:2]
-        general = frames(a_batch(*even(2, b"2")), serialization=Serialization.BINARY)
+        general = frames(a_batch(*even(2, b"2")), flag=int(HeaderFlag.ONEWAY))
         await feed_all([one, other], [frames(a_batch(*even(2, b"1"))), general])
         assert (one.general, other.general) == (0, 1)
         assert bodies_in(sender.broker) == [b"0", b"1", b"1", b"2", b"2"]

@@ -10,7 +10,7 @@ from ariane.rpc.failures import excessive, failure, unsupported
 from ariane.rpc.handlers import Call, Deferred, Encoded, HandlerResult, HandlerTable, Route, encode_result
 from ariane.transport.connection import Connection, FastPath, ReceiveResult
 from ariane.wire.exchange import is_slow_to_read, read_request
-from ariane.wire.fast_frames import FrameCheck
+from ariane.wire.fast.fields import FrameCheck
 from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command
 

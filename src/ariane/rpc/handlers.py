@@ -18,7 +18,7 @@ from ariane.lifecycle import in_thread
 from ariane.transport.connection import Connection
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import Declaration, declaration_of, response_command
-from ariane.wire.fast_frames import FrameCheck
+from ariane.wire.fast.fields import FrameCheck
 from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command, encode_frame
 from ariane.wire.json.body import JsonBody

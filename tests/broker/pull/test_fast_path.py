@@ -31,6 +31,7 @@ from tests.broker.pull.pull_connections import (
     responses,
 )
 from tests.broker.send.test_fast_path import FakeConnection
+from tests.wire.fast.binary_frames import replaced
 
 heard = st.builds(
     Subscription,
@@ -72,7 +73,7 @@ any_pulls = st.builds(
     max_msg_bytes=st.sampled_from([None, None, None, 0, -1, 100, 3000, 10**6]),
 )
 flags = st.sampled_from([0] * 20 + [int(HeaderFlag.ONEWAY), 4])
-kinds = st.sampled_from([Serialization.JSON] * 12 + [Serialization.BINARY])
+kinds = st.sampled_from(Serialization)
 oddities = st.sampled_from(
     [(b"", b"")] * 24
     + [
@@ -86,6 +87,13 @@ oddities = st.sampled_from(
         (b'"queueId":"0"', b'"queueId":0'),
         (b'"queueId":"0"', b'"queueId":"00"'),
         (b'"queueOffset":"0"', b'"queueOffset":" 0"'),
+        (b"queueId\0\0\0\x010", b"queueId\0\0\0\x01x"),
+        (b"queueId\0\0\0\x010", b"queueId\0\0\0\x0200"),
+        (b"queueOffset\0\0\0\x010", b"queueOffset\0\0\0\x01-"),
+        (b"commitOffset\0\0\0\x010", b"commitOffset\0\0\0\x01 "),
+        (b"\0\x0aexpression", b"\0\x0anovelties!"),
+        (b"\0\x05topic", b"\0\x05bname\0\0\0\x08broker-a\0\x05topic"),
+        (b"\0\x05topic", b"\0\x09Signature\0\0\0\x04sign\0\x05topic"),
     ]
 )
 
@@ -93,8 +101,10 @@ oddities = st.sampled_from(
 def odd(frame: bytes, change: tuple[bytes, bytes]) -> bytes:
     """The same frame with something else in its header."""
     header_end = 8 + int.from_bytes(frame[5:8], "big")
-    if not change[0] or frame[4]:
+    if not change[0] or change[0] not in frame[8:header_end]:
         return frame
+    if frame[4]:
+        return replaced(frame, *change)
     header = frame[8:header_end].replace(change[0], change[1], 1)
     return (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
 

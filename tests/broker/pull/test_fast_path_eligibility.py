@@ -11,7 +11,7 @@ from ariane.model.group import GroupConfig, MessageModel, Subscription
 from ariane.model.topic import TopicConfig
 from ariane.settings import change
 from ariane.store.disk import RealFile
-from ariane.wire.codes import ResponseCode
+from ariane.wire.codes import ResponseCode, Serialization
 from ariane.wire.frame import FrameDecoder, encode_frame
 from ariane.wire.hashes import java_hash
 from ariane.wire.record.read import decode_all
@@ -31,12 +31,13 @@ from tests.broker.pull.pull_connections import (
 from tests.broker.send.test_fast_path import FakeConnection
 
 
+@pytest.mark.parametrize("kind", Serialization)
 @pytest.mark.parametrize("queue_id", [0, 2], ids=["scattered records", "records in a row"])
-async def test_common_pulls_never_meet_the_general_path(tmp_path: Path, queue_id: int) -> None:
+async def test_common_pulls_never_meet_the_general_path(tmp_path: Path, queue_id: int, kind: Serialization) -> None:
     async with connection_to(tmp_path) as puller:
         await fill(puller)
         requests = [a_pull(queue_offset=offset, queue_id=queue_id) for offset in range(30)]
-        got = await responses(puller, pull_frames(*requests))
+        got = await responses(puller, pull_frames(*requests, serialization=kind))
         assert puller.general == 0
         assert len(got) == 30
 

@@ -1,7 +1,8 @@
 """The fast path for sends: it gives the same answers and stores the same records as the general path."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from math import inf
@@ -21,9 +22,12 @@ from ariane.transport.connection import Connection, ReceiveResult
 from ariane.transport.settings import TransportSettings
 from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
 from ariane.wire.exchange import request_command
+from ariane.wire.fast.decoders import begins_with_send
 from ariane.wire.frame import Command, FrameDecoder, encode_frame
 from ariane.wire.requests.send import Send, SendBatch, SendMessage, SendMessageV2
 from tests.broker.in_process_broker import TOPIC, InProcessBroker, a_send, in_process_broker
+from tests.wire.fast.binary_frames import header_of, replaced
+from tests.wire.golden_frames import raw_frames
 
 TWO_TAGS = "two-tags"
 READ_ONLY = "read-only"
@@ -144,15 +148,49 @@ sends = st.builds(
     body=st.sampled_from([b"", b"hello", b"x" * 3000, bytes(range(256))]),
 )
 flags = st.sampled_from([0] * 8 + [int(HeaderFlag.ONEWAY), 4])
-chunks = st.lists(
-    st.tuples(sends, flags, st.sampled_from([Serialization.JSON] * 4 + [Serialization.BINARY])), max_size=8
+kinds = st.sampled_from(Serialization)
+chunks = st.lists(st.tuples(sends, flags, kinds), max_size=8)
+
+# Of a binary header, each as long as what it replaces: the frame stays whole, and the header readable.
+oddities = st.sampled_from(
+    [(b"", b"")] * 24
+    + [
+        (b"\0\x01e\0\0\0\x010", b"\0\x01e\0\0\0\x01x"),
+        (b"\0\x01e\0\0\0\x010", b"\0\x01e\0\0\0\x01-"),
+        (b"\0\x01e", b"\0\x01z"),
+        (b"\0\x01e", b"\0\x01i"),
+        (b"1700000000000", b"0000000000017"),
+        (b"1700000000000", b"17_0000000000"),
+        (b"1700000000000", b"-700000000000"),
+        (b"1700000000000", b" 700000000000"),
+        (b"orders", b"order\0"),
+        (b"paid", b"p\x02id"),
+        (b"UNIQ_KEY\x017F", b'UNIQ_KEY\x01"F'),
+        (b"\0\x01m\0\0\0\x05false", b"\0\x01m\0\0\0\x04true"),
+        (b"\0\x01m\0\0\0\x04true", b"\0\x01m\0\0\0\x04True"),
+    ]
 )
 
 
-def chunk_bytes(chunk: list[tuple[Send, int, Serialization]]) -> bytes:
-    return b"".join(
+def chunk_bytes(chunk: list[tuple[Send, int, Serialization]], changes: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
+    """`changes` are made to the binary headers among them, in turn."""
+    whole = [
         encode_frame(command(send, opaque, flag, kind)) for opaque, (send, flag, kind) in enumerate(chunk, start=1)
-    )
+    ]
+    return b"".join([*map(odd, whole, changes), *whole[len(changes) :]])
+
+
+def only(data: bytes) -> Command:
+    decoder = FrameDecoder()
+    decoder.feed(data)
+    return next(decoder)
+
+
+def odd(frame: bytes, change: tuple[bytes, bytes]) -> bytes:
+    """A frame with something else in its header, if that is a binary one."""
+    if not frame[4] or change[0] not in header_of(frame):
+        return frame
+    return replaced(frame, *change)
 
 
 def test_every_send_is_answered_and_stored_as_by_the_general_path(tmp_path: Path) -> None:
@@ -166,10 +204,12 @@ def test_every_send_is_answered_and_stored_as_by_the_general_path(tmp_path: Path
         short, long = runner.run(opened())
 
         @settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
-        @given(chunk=chunks, cuts=st.lists(st.integers(0, 20_000), max_size=2))
-        def check(chunk: list[tuple[Send, int, Serialization]], cuts: list[int]) -> None:
+        @given(chunk=chunks, changes=st.lists(oddities, max_size=8), cuts=st.lists(st.integers(0, 20_000), max_size=2))
+        def check(
+            chunk: list[tuple[Send, int, Serialization]], changes: list[tuple[bytes, bytes]], cuts: list[int]
+        ) -> None:
             async def both() -> None:
-                data = chunk_bytes(chunk)
+                data = chunk_bytes(chunk, changes)
                 assert await short.feed(data, *cuts) == await long.feed(data, *cuts)
                 assert short.everything_stored() == long.everything_stored()
 
@@ -182,16 +222,36 @@ def test_every_send_is_answered_and_stored_as_by_the_general_path(tmp_path: Path
             runner.run(stack.aclose())
 
 
+@pytest.mark.parametrize("kind", Serialization)
 @pytest.mark.parametrize("text", [COMMON, COMMON[:-1]], ids=["ended", "open"])
-async def test_common_sends_never_meet_the_general_path_once_their_topic_is_known(tmp_path: Path, text: str) -> None:
+async def test_common_sends_never_meet_the_general_path_once_their_topic_is_known(
+    tmp_path: Path, text: str, kind: Serialization
+) -> None:
     async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=text)))
         assert sender.general == 1
         requests = [a_send(b"%d" % number, text.replace("7", str(number))) for number in range(40)]
-        responses = await sender.feed(frames(*requests))
+        responses = await sender.feed(frames(*requests, serialization=kind))
         assert sender.general == 1
         assert [responses[opaque].code for opaque in range(1, 41)] == [0] * 40
         assert [responses[opaque].ext["queueOffset"] for opaque in range(1, 41)] == [str(n) for n in range(1, 41)]
+
+
+async def test_sends_and_batches_of_real_clients_take_the_fast_path(tmp_path: Path) -> None:
+    """With headers of either kind, byte for byte as recorded; not one-way sends, half messages and retries."""
+    recorded = [data for data in raw_frames() if begins_with_send(data, 0)]
+    plain = [data for data in recorded if not only(data).flag and not re.search(b"TRAN_MSG|%RETRY%", data)]
+    assert [sum(data[4] == kind for data in plain) >= 2 for kind in Serialization] == [True, True]
+    async with connection_to(tmp_path) as sender:
+        for data in plain:
+            sender.broker.topics.put(TopicConfig(topic_name=only(data).ext["b"]))
+        for data in plain:
+            await sender.feed(data)
+        sender.general = 0
+        for data in plain:
+            (response,) = (await sender.feed(data)).values()
+            assert (response.code, response.serialization) == (0, data[4])
+        assert sender.general == 0
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ariane.model.topic import TopicConfig
 from ariane.rpc.signing import Signer
 from ariane.settings import Secret
 from ariane.store.disk import RealDisk
-from ariane.wire.codes import ResponseCode
+from ariane.wire.codes import ResponseCode, Serialization
 from ariane.wire.exchange import request_command
 from ariane.wire.fields import Request
 from ariane.wire.frame import encode_frame
@@ -66,10 +66,11 @@ class Frame(NamedTuple):
     key: str | None
     """Who signs; None: nobody."""
     change: str
+    kind: Serialization = Serialization.JSON
 
 
 def encoded(frame: Frame, opaque: int) -> bytes:
-    command = request_command(frame.request, opaque=opaque)
+    command = request_command(frame.request, opaque=opaque, serialization=frame.kind)
     if frame.key is not None:
         ext = command.ext | {"AccessKey": "stranger" if frame.change == "other key" else frame.key}
         secret = "another" if frame.change == "other secret" else f"secret-of-{frame.key}"
@@ -84,7 +85,9 @@ def encoded(frame: Frame, opaque: int) -> bytes:
     if frame.change == "other body":
         command.body = command.body[:-1] + b"!"
     data = encode_frame(command)
-    if frame.change == "number":  # as text when it is signed, as a number in the header
+    if (
+        frame.change == "number" and frame.kind is Serialization.JSON
+    ):  # as text when it is signed, as a number in the header
         header = data[8 : 8 + int.from_bytes(data[5:8], "big")]
         changed = header.replace(b'"f":"0"', b'"f":0')
         data = (4 + len(changed) + len(command.body)).to_bytes(4, "big") + len(changed).to_bytes(4, "big")
@@ -98,6 +101,7 @@ frames = st.builds(
     request=st.sampled_from(REQUESTS),
     key=st.sampled_from([*["shop-key"] * 6, *KEYS, None]),
     change=st.sampled_from([*[""] * 12, *CHANGES, "number"]),
+    kind=st.sampled_from(Serialization),
 )
 white_lists = st.sampled_from([None] * 4 + [["10.9.9.*"], ["192.0.2.*"]])
 
@@ -128,7 +132,9 @@ def test_every_frame_gets_the_verdict_of_the_general_path(tmp_path: Path) -> Non
         @given(chunk=st.lists(frames, max_size=8), peer=st.sampled_from(PEERS), white_list=white_lists)
         @example(chunk=[Frame(REQUESTS[0], "shop-key", "")] * 20, peer=PEERS[0], white_list=None)
         @example(
-            chunk=[Frame(REQUESTS[0], "shop-key", change) for change in ("", *CHANGES)], peer=PEERS[0], white_list=None
+            chunk=[Frame(REQUESTS[0], "shop-key", change, kind) for kind in Serialization for change in ("", *CHANGES)],
+            peer=PEERS[0],
+            white_list=None,
         )
         def check(chunk: list[Frame], peer: str, white_list: list[str] | None) -> None:
             async def compare() -> None:
@@ -155,14 +161,15 @@ def test_every_frame_gets_the_verdict_of_the_general_path(tmp_path: Path) -> Non
             runner.run(stack.aclose())
 
 
+@pytest.mark.parametrize("kind", Serialization)
 @pytest.mark.parametrize("request_", [REQUESTS[0], REQUESTS[3], REQUESTS[4]], ids=["send", "batch", "pull"])
-async def test_signed_requests_take_the_fast_path(tmp_path: Path, request_: Request[Any]) -> None:
+async def test_signed_requests_take_the_fast_path(tmp_path: Path, request_: Request[Any], kind: Serialization) -> None:
     async with AsyncExitStack() as stack:
         sender, _ = await opened(stack, tmp_path / "a", fast_path=True)
         await sender.feed(encoded(Frame(REQUESTS[0], "shop-key", ""), 1))
         assert sender.general == 1, "the first send to a topic checks it"
         responses = await sender.feed(
-            b"".join(encoded(Frame(request_, "shop-key", ""), opaque) for opaque in range(1, 9))
+            b"".join(encoded(Frame(request_, "shop-key", "", kind), opaque) for opaque in range(1, 9))
         )
         assert sender.general == 1
         assert [responses[opaque].code for opaque in range(1, 9)] == [0] * 8
@@ -193,21 +200,24 @@ class SigningPeer:
         assert response.code == ResponseCode.NO_PERMISSION
         assert self._signer.learn(self, command, response)
 
-    def frame(self, request: Request[Any], opaque: int) -> bytes:
-        command = request_command(request, opaque=opaque)
+    def frame(self, request: Request[Any], opaque: int, kind: Serialization = Serialization.JSON) -> bytes:
+        command = request_command(request, opaque=opaque, serialization=kind)
         self._signer.sign(command, self)
         return encode_frame(command)
 
 
+@pytest.mark.parametrize("kind", Serialization)
 @pytest.mark.parametrize("request_", [REQUESTS[0], REQUESTS[3], REQUESTS[4]], ids=["send", "batch", "pull"])
-async def test_requests_signed_with_version_2_take_the_fast_path_once(tmp_path: Path, request_: Request[Any]) -> None:
+async def test_requests_signed_with_version_2_take_the_fast_path_once(
+    tmp_path: Path, request_: Request[Any], kind: Serialization
+) -> None:
     async with AsyncExitStack() as stack:
         sender, access = await opened(stack, tmp_path / "a", fast_path=True)
         peer = SigningPeer(sender)
         await peer.learn()
         assert (await sender.feed(peer.frame(REQUESTS[0], 1)))[1].code == 0, "the first send to a topic checks it"
         general = sender.general
-        frames = [peer.frame(request_, opaque) for opaque in range(1, 9)]
+        frames = [peer.frame(request_, opaque, kind) for opaque in range(1, 9)]
         responses = await sender.feed(b"".join(frames))
         assert sender.general == general
         assert [responses[opaque].code for opaque in range(1, 9)] == [0] * 8

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from tests.broker.send.test_fast_path import (
     connection_to,
     flags,
     frames,
+    kinds,
+    oddities,
     sends,
 )
 
@@ -145,12 +148,27 @@ def test_every_batch_is_answered_and_stored_as_by_the_general_path(
         short, long = runner.run(opened())
 
         @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
-        @given(chunk=chunks, flag=flags, cuts=st.lists(st.integers(0, 20_000), max_size=2))
-        @example(chunk=[COMMON_CHUNK], flag=0, cuts=[])
-        @example(chunk=[[a_batch(*uneven())] * 2, COMMON_CHUNK], flag=0, cuts=[])
-        def check(chunk: list[list[Send]], flag: int, cuts: list[int]) -> None:
+        @given(
+            chunk=chunks,
+            flag=flags,
+            mix=st.lists(kinds, min_size=1, max_size=4),
+            changes=st.lists(oddities, max_size=8),
+            cuts=st.lists(st.integers(0, 20_000), max_size=2),
+        )
+        @example(chunk=[COMMON_CHUNK], flag=0, mix=[Serialization.JSON], changes=[], cuts=[])
+        @example(
+            chunk=[[a_batch(*uneven())] * 2, COMMON_CHUNK], flag=0, mix=[Serialization.BINARY], changes=[], cuts=[]
+        )
+        def check(
+            chunk: list[list[Send]],
+            flag: int,
+            mix: list[Serialization],
+            changes: list[tuple[bytes, bytes]],
+            cuts: list[int],
+        ) -> None:
             async def both() -> None:
-                data = chunk_bytes([(request, flag, Serialization.JSON) for part in chunk for request in part])
+                requests = [request for part in chunk for request in part]
+                data = chunk_bytes(list(zip(requests, repeat(flag), cycle(mix), strict=False)), changes)
                 assert await short.feed(data, *cuts) == await long.feed(data, *cuts)
                 assert left(short) == left(long)
                 short.broker.store.derived.write()
@@ -165,15 +183,16 @@ def test_every_batch_is_answered_and_stored_as_by_the_general_path(
             runner.run(stack.aclose())
 
 
+@pytest.mark.parametrize("kind", Serialization)
 @pytest.mark.parametrize(
     "items", [even(), even(text=OWN[:-1]), uneven(), even(1)], ids=["even", "open", "uneven", "one"]
 )
 async def test_common_batches_never_meet_the_general_path_once_their_topic_is_known(
-    tmp_path: Path, items: list[BatchItem]
+    tmp_path: Path, items: list[BatchItem], kind: Serialization
 ) -> None:
     async with connection_to(tmp_path) as sender:
         await sender.feed(frames(a_send(properties=COMMON)))
-        responses = await sender.feed(frames(*[a_batch(*items)] * 5))
+        responses = await sender.feed(frames(*[a_batch(*items)] * 5, serialization=kind))
         assert sender.general == 1
         assert [responses[opaque].code for opaque in range(1, 6)] == [0] * 5
         offsets = [responses[opaque].ext["queueOffset"] for opaque in range(1, 6)]

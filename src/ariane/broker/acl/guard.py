@@ -29,7 +29,7 @@ from ariane.errors import RequestFailed
 from ariane.rpc.handlers import Call
 from ariane.store.disk import Disk
 from ariane.transport.connection import Connection
-from ariane.wire.fast_frames import header_texts
+from ariane.wire.fast.decoders import header_texts
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command
 from ariane.wire.requests.clients import Heartbeat

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from ariane.acl.rules import Permission, Requirement
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ariane.model.system_topics import TRACE
-from ariane.wire import fast_frames
+from ariane.wire.fast.fields import PullFields, SendFields
 from ariane.wire.fields import Request
 from ariane.wire.requests import acl, brokers, clients, groups, messages, offsets, pull, send, topics
 
@@ -147,11 +147,11 @@ _REQUIREMENTS: dict[type[Request[Any]], Callable[[Any], Requirements]] = {
     send.SendMessage: _send,
     send.SendMessageV2: _send,
     send.SendBatch: _send,
-    fast_frames.SendFields: _send,
+    SendFields: _send,
     send.SendBack: _named_group,  # and SUB on the message's own topic: groups/retries.py
     pull.PullMessage: _consume,
     pull.LitePull: _consume,
-    fast_frames.PullFields: _consume,
+    PullFields: _consume,
     messages.QueryMessages: _topic_read,
     messages.QueryConsumeQueue: _consume,
     clients.Heartbeat: _heartbeat,

@@ -1,6 +1,6 @@
 """The fast path for pulls: from the bytes of a chunk to the responses, for messages that are in the page cache.
 
-    chunk ─► pull_frames ─► cached checks ─► entries of the queue ─► records in the mapped log ─► one copy, one write
+    chunk ─► PullDecoder ─► cached checks ─► entries of the queue ─► records in the mapped log ─► one copy, one write
 
 It stops before the first uncommon frame - a filter, a queue's end, an offset outside of it, records that left the page
 cache or lie in two files, an error - and the connection hands that frame to the general path (handler.py), which also
@@ -18,7 +18,8 @@ from ariane.errors import StoreError
 from ariane.model.route import MASTER_ID
 from ariane.store.message_store import MessageStore
 from ariane.transport.connection import Connection
-from ariane.wire.fast_frames import FrameCheck, PullFrames, begins_with_pull, pull_frames
+from ariane.wire.fast.decoders import PullDecoder, begins_with_pull
+from ariane.wire.fast.fields import FrameCheck, PullFrames
 from ariane.wire.frame import FrameLimits
 
 _WRITE_BYTES = 256 * 1024  # then the responses are written, if the peer still reads
@@ -33,7 +34,7 @@ class PullFastPath:
         store: MessageStore,
         counters: Counters,
         responses: FoundResponses,
-        frames: PullFrames = pull_frames,
+        frames: PullFrames | None = None,
     ) -> None:
         """`frames` decodes a chunk."""
         self._settings = settings
@@ -43,7 +44,7 @@ class PullFastPath:
         self._reader = store.reader
         self._counters = counters
         self._responses = responses
-        self._frames = frames
+        self._frames = frames or PullDecoder().frames
         self._limits = FrameLimits(settings.transport.frame_bytes_max, settings.transport.header_bytes_max)
 
     def take(self, connection: Connection, data: bytes, position: int, check: FrameCheck | None = None) -> int:

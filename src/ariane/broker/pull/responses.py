@@ -18,7 +18,9 @@ from ariane.model.system_topics import OFFSET_MOVED_EVENT
 from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.wire.codes import ResponseCode, Serialization
 from ariane.wire.exchange import response_command
-from ariane.wire.frame import FRAME_BYTES_MAX, Command, encode_json_header
+from ariane.wire.fast.fields import Opaque, opaque_bytes
+from ariane.wire.fast.templates import BINARY_TEMPLATES_MAX, SAMPLE_OPAQUES, form_of_samples, sample_numbers
+from ariane.wire.frame import FRAME_BYTES_MAX, Command, encode_binary_header, encode_json_header
 from ariane.wire.json.body import JsonBody
 from ariane.wire.requests.pull import Pull, PullResponse
 
@@ -34,7 +36,7 @@ _CODES = {
     ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
 }
 _PREFIX = struct.Struct(">iI")
-_JSON = Serialization.JSON
+_JSON, _BINARY = Serialization.JSON, Serialization.BINARY
 
 # Numbers that occur nowhere else in a response, each replaced by a placeholder.
 _OPAQUE, _BROKER, _NEXT, _MIN, _MAX = 1_111_111_111, 1_222_222_222, 1_333_333_333, 1_444_444_444, 1_555_555_555
@@ -63,7 +65,7 @@ def pull_response(code: ResponseCode, result: ReadResult, broker_id: int) -> Pul
 class FoundResponses:
     """Response frames of pulls that found messages, which nearly all do under load.
 
-    Filled into a template, as the responses to sends are (send/responses.py), and joined with the records in one copy:
+    Filled into templates, as the responses to sends are (send/responses.py), and joined with the records in one copy:
     the general encoder copies the body once more for its frame.
     """
 
@@ -74,18 +76,48 @@ class FoundResponses:
         for number in (_OPAQUE, _BROKER, _NEXT, _MIN, _MAX):
             header = header.replace(str(number).encode(), b"%d")
         self._template = header
+        self._binary_templates: dict[tuple[int, int, int, int], bytes] = {}
 
     def frame(self, command: Command, result: ReadResult, broker_id: int, size: int) -> bytes | None:
         """With `size` bytes of records; None when the template does not fit."""
-        if command.flag or command.serialization is not _JSON or size > FRAME_BYTES_MAX // 2:
+        if command.flag or size > FRAME_BYTES_MAX // 2:
             return None
-        head = self.head(command.opaque, broker_id, result.next_offset, result.min_offset, result.max_offset, size)
+        opaque = command.opaque if command.serialization is _JSON else opaque_bytes(command)
+        head = self.head(opaque, broker_id, result.next_offset, result.min_offset, result.max_offset, size)
         return b"".join((head, *result.slices))
 
-    def head(self, opaque: int, broker_id: int, next_offset: int, min_offset: int, max_offset: int, size: int) -> bytes:
+    def head(
+        self, opaque: Opaque, broker_id: int, next_offset: int, min_offset: int, max_offset: int, size: int
+    ) -> bytes:
         """A frame without its `size` bytes of records."""
+        if isinstance(opaque, bytes):
+            return self._binary_head(opaque, broker_id, (next_offset, min_offset, max_offset), size)
         header = self._template % (opaque, broker_id, next_offset, min_offset, max_offset)
         return _PREFIX.pack(4 + len(header) + size, len(header)) + header
+
+    def _binary_head(self, opaque: bytes, broker_id: int, offsets: tuple[int, int, int], size: int) -> bytes:
+        next_text, min_text, max_text = [b"%d" % offset for offset in offsets]
+        kind = broker_id, len(next_text), len(min_text), len(max_text)
+        template = self._binary_templates.get(kind) or self._make_binary_template(*kind)
+        header = template % (opaque, next_text, min_text, max_text)
+        return _PREFIX.pack(4 + len(header) + size, _BINARY << 24 | len(header)) + header
+
+    def _make_binary_template(self, broker_id: int, next_digits: int, min_digits: int, max_digits: int) -> bytes:
+        """Fits offsets of so many digits."""
+        if len(self._binary_templates) >= BINARY_TEMPLATES_MAX:
+            self._binary_templates.clear()
+        samples = []
+        offsets = zip(*map(sample_numbers, (next_digits, min_digits, max_digits)), strict=True)
+        for sample_opaque, (next_offset, min_offset, max_offset) in zip(SAMPLE_OPAQUES, offsets, strict=True):
+            result = ReadResult(
+                status=ReadStatus.FOUND, next_offset=next_offset, min_offset=min_offset, max_offset=max_offset
+            )
+            request = Command(code=0, opaque=sample_opaque, serialization=_BINARY)
+            response = pull_response(ResponseCode.SUCCESS, result, broker_id)
+            samples.append(encode_binary_header(response_command(request, response)))
+        template = form_of_samples(*samples, *[b"%b"] * 4)
+        self._binary_templates[broker_id, next_digits, min_digits, max_digits] = template
+        return template
 
 
 def suggested_broker(result: ReadResult, group: GroupConfig, slave_read: bool) -> int:

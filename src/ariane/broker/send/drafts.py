@@ -1,11 +1,11 @@
 """From the fields of a send to its draft: the part of the send handler that both decoders share.
 
-    fast path      frame ─► wire/fast_frames.py ─► Send ─► TopicEntry ─► property pattern ───┐
-                                                                                             ├─► build_draft ─► append
-    general path   frame ─► Command, dispatcher ─► Send ─► SendChecks ─► read_property_text ─┘
+    fast path      frame ─► decoders of wire/fast ─► Send ─► TopicEntry ─► property pattern ───┐
+                                                                                               ├─► build_draft ─► append
+    general path   frame ─► Command, dispatcher ───► Send ─► SendChecks ─► read_property_text ─┘
 
-Either decoder yields a `Send` (wire/requests/send.py), so another one, for binary headers or compiled, can take the
-place of the fast one without a change here.
+Either decoder yields a `Send` (wire/requests/send.py), so another one, for example a compiled one, can take the place
+of a fast one without a change here.
 """
 
 from sys import intern
@@ -16,6 +16,7 @@ from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.model.topic import TopicConfig, TopicFilterType
 from ariane.store.append.draft import Draft
+from ariane.wire.fast.fields import Opaque
 from ariane.wire.frame import Command
 from ariane.wire.hashes import tags_code
 from ariane.wire.properties import NO_PATTERN, PropertyPattern
@@ -28,7 +29,7 @@ _MULTI_TAGS = int(SysFlag.MULTI_TAGS)
 NOT_PLAIN = DEFERRING | {Property.TRANSACTION_PREPARED, Property.CLUSTER, Property.MSG_REGION}
 """A message with one of these properties is not stored as it came."""
 
-PendingSend = tuple[int | Command, str | None, str | None, int, Draft, bool]
+PendingSend = tuple[Opaque | Command, str | None, str | None, int, Draft, bool]
 """A send that waits for its append: the request, by its opaque number if the response template fits it (`requester`
 in responses.py); the message's unique key and WAIT, if any; the queue that was requested, which is not where a half
 message is stored; the draft; whether it has a sharding key. A plain tuple: any class costs 0.1 us more to make."""

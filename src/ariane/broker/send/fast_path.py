@@ -1,6 +1,6 @@
 """The fast path for sends: from the bytes of a chunk to drafts and batches, for what is stored as it came.
 
-    chunk ─► send_frames ─► topic entry ─► property pattern ─► build_draft ──┐
+    chunk ─► SendDecoder ─► topic entry ─► property pattern ─► build_draft ──┐
                                        └─► sizes of the first item ──────────┴─► enqueued for one append
 
 It stops before the first uncommon frame - a new topic, a delay, a transaction, a retry, an irregular property text -
@@ -23,7 +23,8 @@ from ariane.broker.writer import means_durable
 from ariane.errors import MessageRefused
 from ariane.model.message import Property
 from ariane.transport.connection import Connection
-from ariane.wire.fast_frames import FrameCheck, SendFrames, begins_with_send, send_frames
+from ariane.wire.fast.decoders import SendDecoder, begins_with_send
+from ariane.wire.fast.fields import FrameCheck, Opaque, SendFrames
 from ariane.wire.frame import FrameLimits
 from ariane.wire.properties import PAIR_END, PropertyPatternCache, read_property_text
 from ariane.wire.record.uniform_batch import uniform_sizes_of
@@ -45,7 +46,7 @@ class SendFastPath:
         batches: BatchSink,
         broker_properties: str,
         limits: FrameLimits,
-        frames: SendFrames = send_frames,
+        frames: SendFrames | None = None,
     ) -> None:
         """`broker_properties` is the text that the broker adds to each message. `frames` decodes a chunk."""
         self._checks = checks
@@ -56,7 +57,7 @@ class SendFastPath:
         self._batches = batches
         self._added, self._end_and_added = broker_properties, PAIR_END + broker_properties
         self._limits = limits
-        self._frames = frames
+        self._frames = frames or SendDecoder().frames
         self._patterns = PropertyPatternCache()
         self._last_options: tuple[str | None, BatchOptions] = None, (None, True)
 
@@ -130,7 +131,7 @@ class SendFastPath:
     # together (sinks.py).
 
     def _take_batch(
-        self, connection: Connection, opaque: int, fields: Send, entry: TopicEntry, host: bytes, body: memoryview
+        self, connection: Connection, opaque: Opaque, fields: Send, entry: TopicEntry, host: bytes, body: memoryview
     ) -> bool:
         options = self._options(fields.properties)
         if options is None or len(body) > self._checks.batch_bytes_max:

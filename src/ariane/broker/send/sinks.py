@@ -25,6 +25,7 @@ from ariane.rpc.handlers import encode_result
 from ariane.store.append.batch import AppendedBatch, DraftBatchGroup
 from ariane.store.append.draft import Appended, Draft
 from ariane.wire.codes import ResponseCode
+from ariane.wire.fast.fields import Opaque
 from ariane.wire.frame import Command
 from ariane.wire.record.uniform_batch import BatchPlan, UniformSizes
 from ariane.wire.requests.send import Send
@@ -89,7 +90,7 @@ class BatchKind(NamedTuple):
 
 
 class PendingBatch(msgspec.Struct, gc=False):
-    opaque: int
+    opaque: Opaque
     unique_key: str | None
     """Of the batch, not of its messages; it can stand in JSON as it is."""
     wait: bool

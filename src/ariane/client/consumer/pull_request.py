@@ -19,7 +19,7 @@ from ariane.model.group import Subscription
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MASTER_ID, MessageQueue
 from ariane.wire.codes import ResponseCode
-from ariane.wire.fast_frames import frame_of, header_form
+from ariane.wire.fast.templates import frame_of, header_form
 from ariane.wire.requests.pull import PullMessage, PullResponse, PullSysFlag
 
 _OFFSET_MARK, _FLAG_MARK, _COMMIT_MARK = 3_000_222_000, 2_000_333_000, 3_000_444_000

@@ -30,7 +30,7 @@ from ariane.errors import RequestFailed, TransportError, WireError
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import RESERVED_PROPERTIES, Message
 from ariane.model.route import MessageQueue
-from ariane.wire.fast_frames import frame_of, frame_of_pieces, header_form
+from ariane.wire.fast.templates import frame_of, frame_of_pieces, header_form
 from ariane.wire.message_id import UniqueKeys
 from ariane.wire.properties import NAME_END, PAIR_END, UNIQUE_KEY_START, WAIT_FALSE, WAIT_TRUE
 from ariane.wire.requests.send import SendBatch, SendMessageV2

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ariane.wire.codes import HeaderFlag, Serialization
 from ariane.wire.exchange import declaration_of, read_request, request_command
-from ariane.wire.fast_frames import SendFields, begins_with_send, send_frames
+from ariane.wire.fast.fields import SendFields
+from ariane.wire.fast.json_headers import json_send_frames
 from ariane.wire.fields import Request
 from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
 from ariane.wire.requests.send import SendBatch, SendMessageV2
@@ -29,7 +30,7 @@ def frame(request: SendMessageV2 = SEND, opaque: int = 7) -> bytes:
 def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -> list[tuple[int, int, str, bytes]]:
     return [
         (end, opaque, fields.topic, data[body_at:end])
-        for end, opaque, fields, body_at in send_frames(data, position, limits)
+        for end, opaque, fields, body_at in json_send_frames(data, position, limits)
     ]
 
 
@@ -43,9 +44,6 @@ def test_single_sends_and_batches_are_decoded_in_their_order() -> None:
     single, together = frame(), encode_frame(request_command(batch, opaque=8))
     data = single + together * 2 + single
     assert [opaque for _, opaque, _, _ in taken(data)] == [7, 8, 8, 7]
-    assert begins_with_send(data, 0)
-    assert begins_with_send(data, len(single))
-    assert not begins_with_send(data, 1)
 
 
 def test_a_frame_that_does_not_pass_the_check_ends_the_run() -> None:
@@ -58,7 +56,7 @@ def test_a_frame_that_does_not_pass_the_check_ends_the_run() -> None:
         checked.append((request.topic, body))
         return request.topic == "orders"
 
-    assert [fields.topic for _, _, fields, _ in send_frames(data, 0, FrameLimits(), check)] == ["orders"]
+    assert [fields.topic for _, _, fields, _ in json_send_frames(data, 0, FrameLimits(), check)] == ["orders"]
     assert checked == [("orders", b"hello"), ("secret", b"!")]
 
 
@@ -124,7 +122,7 @@ def test_the_fields_are_those_of_the_general_decoder(
         body=body,
     )
     data = frame(request, opaque)
-    ((end, number, fields, body_at),) = send_frames(data, 0, FrameLimits())
+    ((end, number, fields, body_at),) = json_send_frames(data, 0, FrameLimits())
     decoder = FrameDecoder()
     decoder.feed(data)
     general = read_request(declaration_of(SendMessageV2), next(decoder))

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from ariane.model.ids import QueueOffset
 from ariane.wire.codes import HeaderFlag, RequestCode, Serialization
 from ariane.wire.exchange import declaration_of, read_request, request_command
-from ariane.wire.fast_frames import begins_with_pull, pull_frames
+from ariane.wire.fast.json_headers import json_pull_frames
 from ariane.wire.frame import FrameDecoder, FrameLimits, encode_frame
 from ariane.wire.requests.pull import LitePull, Pull, PullMessage
-from tests.wire.golden_frames import raw_frames
 
 PULL = PullMessage(
     consumer_group="billing", topic="orders", queue_id=1, queue_offset=QueueOffset(7), max_msg_nums=32, sys_flag=3,
@@ -29,7 +28,7 @@ def frame(request: Pull = PULL, opaque: int = 7) -> bytes:
 
 
 def taken(data: bytes, position: int = 0, limits: FrameLimits = FrameLimits()) -> list[tuple[int, int, str]]:
-    return [(end, opaque, fields.topic) for end, opaque, fields, _ in pull_frames(data, position, limits)]
+    return [(end, opaque, fields.topic) for end, opaque, fields, _ in json_pull_frames(data, position, limits)]
 
 
 def general(data: bytes) -> Pull:
@@ -81,15 +80,6 @@ def test_another_serialisation_an_answer_and_a_one_way_call_are_left_alone() -> 
         assert taken(encode_frame(command)) == []
 
 
-def test_pulls_of_real_clients_are_taken_as_the_general_path_reads_them() -> None:
-    recorded = [data for data in raw_frames() if begins_with_pull(data, 0)]
-    assert len(recorded) >= 9
-    for data in recorded:
-        ((end, _, fields, _),) = pull_frames(data, 0, FrameLimits())
-        assert end == len(data)
-        assert values(fields) == values(general(data))
-
-
 @given(
     kind=st.sampled_from([PullMessage, LitePull]),
     names=st.tuples(texts, texts),
@@ -112,7 +102,7 @@ def test_the_fields_are_those_of_the_general_path(
     more = dict(zip(("subscription", "expression_type", "max_msg_bytes"), options, strict=True))
     asked: dict[str, Any] = {"consumer_group": names[0], "topic": names[1], **numbers, **more}
     data = frame(kind(**asked), opaque)
-    ((end, number, fields, _),) = pull_frames(data, 0, FrameLimits())
+    ((end, number, fields, _),) = json_pull_frames(data, 0, FrameLimits())
     assert (end, number) == (len(data), opaque)
     assert values(fields) == values(general(data))
 
@@ -126,5 +116,5 @@ def test_any_bytes_are_left_alone(data: bytes, position: int) -> None:
 def test_a_pull_with_any_byte_changed_is_taken_as_it_is_read_or_left(place: int, byte: int) -> None:
     data = bytearray(frame())
     data[place % len(data)] = byte
-    for _, _, fields, _ in pull_frames(bytes(data), 0, FrameLimits()):
+    for _, _, fields, _ in json_pull_frames(bytes(data), 0, FrameLimits()):
         assert values(fields) == values(general(bytes(data)))

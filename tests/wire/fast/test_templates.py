@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ariane.model.ids import QueueOffset
 from ariane.wire.exchange import request_command
-from ariane.wire.fast_frames import frame_of, header_form
+from ariane.wire.fast.templates import form_of_samples, frame_of, header_form, sample_numbers
 from ariane.wire.frame import FRAME_BYTES_MAX, encode_frame
 from ariane.wire.requests.offsets import UpdateConsumerOffset
 
@@ -40,3 +40,26 @@ def test_what_no_frame_may_hold_is_left_to_the_general_path() -> None:
     assert frame_of(b"x" * FRAME_BYTES_MAX) is None
     assert frame_of(b"{}", b"x" * FRAME_BYTES_MAX) is None
     assert frame_of(b"{}", b"x") is not None
+
+
+# --- from two samples -------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary(min_size=1, max_size=6), min_size=1, max_size=4), st.data())
+def test_what_two_samples_share_is_the_template(shared: list[bytes], data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=len(shared) - 1, max_size=len(shared) - 1))
+
+    def filled(values: list[bytes]) -> bytes:
+        return b"".join(piece + value for piece, value in zip(shared, [*values, b""], strict=True))
+
+    one, other = filled([b"\0" * size for size in sizes]), filled([b"\xff" * size for size in sizes])
+    values = [data.draw(st.binary(min_size=size, max_size=size)) for size in sizes]
+    assert form_of_samples(one, other, *[b"%b"] * len(sizes)) % tuple(values) == filled(values)
+
+
+def test_sample_numbers_differ_in_each_digit_and_fit_64_bits() -> None:
+    for digits in range(1, 20):
+        one, other = map(str, sample_numbers(digits))
+        assert len(one) == len(other) == digits
+        assert all(map(str.__ne__, one, other))
+        assert int(other) < 2**63
