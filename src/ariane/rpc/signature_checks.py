@@ -1,5 +1,7 @@
 """The server's side of signatures: verifies both forms, issues challenges, and recognises replays of version 2.
 
+wire/signature.py computes and compares the HMAC.
+
 A challenge belongs to one connection, and each request on it uses another number. So a recorded request is worthless
 on any other connection, at any other server, and after a restart; on its own connection its number is used up. What is
 kept for this is bounded by the number of connections, whatever their traffic.
