@@ -15,8 +15,6 @@ from ariane.errors import sole_cause
 from ariane.store.settings import FlushDiskType, StoreSettings
 from ariane.transport.connection import Connection
 from ariane.transport.settings import TransportSettings
-from ariane.wire.codes import Serialization
-from ariane.wire.frame import FrameDecoder, encode_frame
 
 
 class Nowhere(asyncio.Transport):
@@ -63,18 +61,6 @@ def connections_to(broker: Broker, transport: Nowhere, count: int) -> list[Conne
     for connection in connections:
         connection.connection_made(transport)
     return connections
-
-
-def with_headers(serialization: Serialization, chunk: bytes) -> bytes:
-    """The same frames with headers of this kind, and their fields in the same order."""
-    commands = FrameDecoder()
-    commands.feed(chunk)
-    frames = []
-    for command in commands:
-        _ = command.ext  # read before the header is another
-        command.serialization = serialization
-        frames.append(encode_frame(command))
-    return b"".join(frames)
 
 
 def on_a_store(measure: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
