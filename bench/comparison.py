@@ -132,7 +132,7 @@ class _Run:
     def _alone(self, systems: Sequence[System]) -> None:
         """Each is started on a fresh store for each round, and nothing else runs."""
         for number in range(self._outcome.repeats):
-            for system in systems if number % 2 == 0 else reversed(systems):
+            for system in in_turn(systems, number):
                 for label, setup in self._scenario.setups(self._effort).items():
                     with self._or_missing(system.name), started(system, setup) as running, ExitStack() as stack:
                         for measure in self._scenario.begin(running, label, self._effort, stack).values():

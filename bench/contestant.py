@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from bench.scenarios.scenario import Cases
 from bench.systems.system import Running, Setup, System
+
+T = TypeVar("T")
 
 SETTLE_S = 0.2
 
@@ -69,7 +72,7 @@ def turn(contestant: Contestant) -> Iterator[None]:
             contestant.stop()
 
 
-def in_turn(contestants: Sequence[Contestant], number: int) -> Iterator[Contestant]:
+def in_turn(contestants: Sequence[T], number: int) -> Iterator[T]:
     """In alternating order."""
     yield from contestants if number % 2 == 0 else reversed(contestants)
 

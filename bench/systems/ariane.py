@@ -21,6 +21,7 @@ _READY = "ready on"
 @dataclass(frozen=True)
 class Ariane:
     brokers: int = 1
+    python: str = sys.executable
     wire: Wire = Wire.ROCKETMQ
 
     @property
@@ -40,9 +41,10 @@ class Ariane:
         home.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             began = time.perf_counter()
-            names = stack.enter_context(_command(home / "namesrv.log", "namesrv", "--listen", nameserver))
+            words = (self.python, "namesrv", "--listen", nameserver)
+            names = stack.enter_context(_command(home / "namesrv.log", *words))
             ports = [free_port(BROKER_PORT_OFFSETS) for _ in range(self.brokers)]
-            pids = [stack.enter_context(_broker(home, nameserver, port, setup)) for port in ports]
+            pids = [stack.enter_context(_broker(self.python, home, nameserver, port, setup)) for port in ports]
             yield Running(
                 name=self.name,
                 wire=self.wire,
@@ -71,7 +73,7 @@ class ArianeUp:
         ports = free_port(), free_port(BROKER_PORT_OFFSETS)
         words = ("up", "--data", str(home / "data"), "--port", str(ports[0]), "--broker-port", str(ports[1]))
         began = time.perf_counter()
-        with _command(home / "up.log", *words) as pid:
+        with _command(home / "up.log", sys.executable, *words) as pid:
             nameserver, broker = (f"127.0.0.1:{port}" for port in ports)
             ready_s = time.perf_counter() - began
             yield Running(
@@ -85,18 +87,19 @@ class ArianeUp:
 
 
 @contextmanager
-def _broker(home: Path, nameserver: str, port: int, setup: Setup) -> Iterator[int]:
+def _broker(python: str, home: Path, nameserver: str, port: int, setup: Setup) -> Iterator[int]:
     directory = home / f"broker-{port}"
     directory.mkdir(parents=True)
     settings = write_settings(directory, f"bench-{port}", nameserver, port, setup)
-    with _command(directory / "broker.log", "broker", "-c", str(settings), more=setup.environment) as pid:
+    words = (python, "broker", "-c", str(settings))
+    with _command(directory / "broker.log", *words, more=setup.environment) as pid:
         yield pid
 
 
 @contextmanager
-def _command(log: Path, *words: str, more: tuple[tuple[str, str], ...] = ()) -> Iterator[int]:
+def _command(log: Path, python: str, *words: str, more: tuple[tuple[str, str], ...] = ()) -> Iterator[int]:
     """Without settings from the environment, which the other systems would not get, but for `more`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ARIANE_", "NAMESRV"))}
     environment |= dict(more)
-    with running([sys.executable, "-m", "ariane", *words], ready=_READY, log=log, environment=environment) as pid:
+    with running([python, "-m", "ariane", *words], ready=_READY, log=log, environment=environment) as pid:
         yield pid
