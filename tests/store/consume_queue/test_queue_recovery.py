@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
-from ariane.store.consume_queue.queue import LastRecord, ascending
+from ariane.store.consume_queue.recovery import LastRecord, ascending
 from tests.store.queues import (
     FILE_BYTES,
     PER_FILE,
