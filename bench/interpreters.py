@@ -7,8 +7,8 @@ virtual environment in the cache (~/.cache/ariane) with this checkout in it.
 
 "in process" is CPU of a broker without sockets (bench.send_path, bench.pull_path, bench.transaction_path), the best of
 the rounds; "sockets" a broker with async flush under the load generator, 1 KiB, 16 connections with 16 requests in
-flight each, medians of the rounds. The interpreters take turns; the generator always runs on the Python of this command.
-"PGO" tells whether it was built with profile-guided optimisation, which matters as much as the version.
+flight each, medians of the rounds. The interpreters take turns; the generator always runs on the Python of this
+command. How an interpreter was built (profile-guided optimisation, LTO) matters as much as its version.
 """
 
 import argparse
@@ -42,11 +42,7 @@ IN_PROCESS = {
 """CPU microseconds: of a message, of a message of a batch, of a pull, of a half message and its commit."""
 _FIGURE = re.compile(r"^(?:(\w+) +)?([\d.]+) us ", re.MULTILINE)
 _PARTS_OF_A_TRANSACTION = ("half", "commit")
-_DESCRIBE = """
-import json, sys, sysconfig
-arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
-print(json.dumps([sys.executable, sys.version.split()[0], "--enable-optimizations" in arguments]))
-"""
+_DESCRIBE = "import json, sys; print(json.dumps([sys.executable, sys.version.split()[0]]))"
 WARM_S = 1.0
 
 
@@ -54,7 +50,6 @@ WARM_S = 1.0
 class Interpreter:
     path: str
     version: str
-    is_optimised: bool
     in_process_us: dict[str, float] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
     server_us: list[float] = field(default_factory=list)
@@ -69,8 +64,8 @@ def described(path: str) -> Interpreter:
 
 
 def found(paths: Sequence[str]) -> list[Interpreter]:
-    """Those that were named, or those on the PATH; each version and build once."""
-    interpreters: dict[tuple[str, bool], Interpreter] = {}
+    """Those that were named, or those on the PATH; each version once."""
+    interpreters: dict[str, Interpreter] = {}
     for path in paths or list(on_path()):
         try:
             interpreter = described(path)
@@ -78,7 +73,7 @@ def found(paths: Sequence[str]) -> list[Interpreter]:
             if paths:
                 raise
             continue  # leads nowhere, as a shim of pyenv for a version that is not selected
-        interpreters.setdefault((interpreter.version, interpreter.is_optimised), interpreter)
+        interpreters.setdefault(interpreter.version, interpreter)
     return list(interpreters.values())
 
 
@@ -91,10 +86,9 @@ def on_path() -> Iterator[str]:
 
 def environment_of(interpreter: Interpreter) -> str:
     """The Python of a virtual environment with this checkout, which is kept until pyproject.toml changes."""
-    suffix = "-pgo" if interpreter.is_optimised else ""
-    directory = cache_directory() / f"python-{interpreter.version}{suffix}"
+    directory = cache_directory() / f"python-{interpreter.version}"
     python, stamp = directory / "bin" / "python", directory / "installed"
-    project = f"{ROOT}\n{(ROOT / 'pyproject.toml').read_text()}"
+    project = f"{interpreter.path}\n{ROOT}\n{(ROOT / 'pyproject.toml').read_text()}"
     if not stamp.exists() or stamp.read_text() != project:
         _run([interpreter.path, "-m", "venv", "--clear", str(directory)])
         _run([str(python), "-m", "pip", "install", "--quiet", "--editable", str(ROOT)])
@@ -145,15 +139,15 @@ def measure_sockets(interpreters: Sequence[Interpreter], pythons: Sequence[str],
 def lines(interpreters: Sequence[Interpreter]) -> Iterator[str]:
     """The ratios are to the first one."""
     names = list(IN_PROCESS)
-    yield f"{'':<16}{'in process, CPU us':>{sum(len(name) + 3 for name in names)}}{'sockets':>12}"
+    yield f"{'':<10}{'in process, CPU us':<{sum(len(name) + 3 for name in names) + 5}}sockets"
     heading = "".join(f"{name:>{len(name) + 3}}" for name in names)
-    yield f"{'Python':<10}{'PGO':<6}{heading}{'sends/s':>12}{'CPU us':>9}{'x CPU':>8}{'RSS MB':>9}"
+    yield f"{'Python':<10}{heading}{'sends/s':>12}{'CPU us':>9}{'x CPU':>8}{'RSS MB':>9}  path"
     first_us = statistics.median(interpreters[0].server_us)
     for each in interpreters:
         cells = "".join(f"{each.in_process_us[name]:>{len(name) + 3}.2f}" for name in names)
         rate, us = statistics.median(each.rates), statistics.median(each.server_us)
-        built = "yes" if each.is_optimised else "no"
-        yield f"{each.version:<10}{built:<6}{cells}{rate:>12,.0f}{us:>9.1f}{us / first_us:>8.2f}{each.rss_mb:>9.0f}"
+        sockets = f"{rate:>12,.0f}{us:>9.1f}{us / first_us:>8.2f}{each.rss_mb:>9.0f}"
+        yield f"{each.version:<10}{cells}{sockets}  {each.path}"
 
 
 def main() -> None:
