@@ -12,7 +12,7 @@ from bench.load.names import topic_name
 from bench.load.plan import Kind, Wire
 from bench.scenarios.loads import load
 from bench.scenarios.scenario import LOAD_COLUMNS, Cases, Effort, Measured, Scenario
-from bench.scenarios.warm_up import until_flat
+from bench.scenarios.warm_up import WINDOW_S, until_flat
 from bench.systems.routes import await_route
 from bench.systems.system import Flush, Running, Setup
 from interop.apache import Serialisation
@@ -74,13 +74,18 @@ class JavaLoads(Scenario):
     def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
         self._fill(running, effort)
         for program in self._programs.values():
-            warm = partial(_run, running, program, next(iter(self._cases.values())))
-            until_flat(running, effort, lambda seconds, warm=warm: warm(0.0, seconds).server_us)  # type: ignore[misc]
+            self._warm_up(running, program, effort)
         return {
             _label(word, label): partial(_measure, running, program, case, _label(word, label), effort.seconds)
             for word, program in self._programs.items()
             for label, case in list(self._cases.items())[: 1 if effort.is_quick else None]
         }
+
+    def _warm_up(self, running: Running, program: JavaLoad, effort: Effort) -> None:
+        """Consumers in windows of a measurement, because their topic ends."""
+        case = next(iter(self._cases.values()))
+        window_s = effort.seconds if case.kind is JavaKind.CONSUME else WINDOW_S
+        until_flat(running, effort, lambda seconds: _run(running, program, case, 0.0, seconds).server_us, window_s)
 
     def _fill(self, running: Running, effort: Effort) -> None:
         """What consumers will consume."""

@@ -12,13 +12,13 @@ COMPILED_SHARE = 0.25
 """Of the warm-up, for programs that were compiled before they started: NATS and Redis."""
 
 
-def until_flat(running: Running, effort: Effort, load: Callable[[float], float]) -> None:
+def until_flat(running: Running, effort: Effort, load: Callable[[float], float], window_s: float = WINDOW_S) -> None:
     """Loads, window by window, until two of them differ by little.
 
     `load` loads for so many seconds and returns the CPU of the server for a message.
     """
     least_s = effort.warm_s * (1.0 if running.wire is Wire.ROCKETMQ else COMPILED_SHARE)
-    window_s = min(WINDOW_S, least_s)
+    window_s = min(window_s, least_s)
     spent_s, before, latest = 0.0, float("inf"), float("inf")
     while spent_s < effort.warm_max_s and (spent_s < least_s or abs(latest - before) > TOLERANCE * before):
         before, latest = latest, load(window_s)
