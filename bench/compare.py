@@ -100,7 +100,7 @@ def show(comparison: Comparison, scenario: Scenario, *, store: bool) -> Outcome:
     for note in outcome.notes():
         print(f"note: {note[:200]}")
     print(f"took {outcome.took_s:.0f} s", flush=True)
-    if store:
+    if store and outcome.samples:
         save(outcome)
     return outcome
 

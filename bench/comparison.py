@@ -81,7 +81,7 @@ class _Run:
         self._contestants: list[Contestant] = []
 
     def run(self, systems: Sequence[System]) -> None:
-        with ExitStack() as stack:
+        with ExitStack() as stack, self._or_missing(self._scenario.name):
             self._scenario.open(stack, self._effort)
             if self._scenario.alone:
                 self._alone(systems)
