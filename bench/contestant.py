@@ -29,7 +29,10 @@ class Contestant:
     cases: Cases = field(default_factory=dict)
 
     def stop(self) -> None:
+        """Returns when all its processes have stopped, or ended."""
         self._signal(signal.SIGSTOP)
+        for pid in self.running.all_pids:
+            os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
