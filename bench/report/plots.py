@@ -14,8 +14,6 @@ class Plot(NamedTuple):
     unit: str
     cases: str = ""
     """Only cases with this prefix, which the labels omit."""
-    without: str = ""
-    """A case that would dwarf the others."""
 
     @property
     def file_name(self) -> str:
@@ -23,15 +21,10 @@ class Plot(NamedTuple):
 
 
 PLOTS = (
+    Plot("java-sends", "messages_per_s", "Apache's Java client, binary headers, async flush", "messages/s", "binary "),
+    Plot("java-sends", "server_us", "Apache's Java client, binary headers: CPU of the server", "us", "binary "),
     Plot("sends-async", "messages_per_s", "Single sends of 1 KiB, async flush", "messages/s", "1 KiB "),
-    Plot(
-        "sends-async",
-        "server_us",
-        "CPU of the server for a send of 1 KiB, async flush, pipelined",
-        "us",
-        "1 KiB ",
-        "1 KiB 1x1",
-    ),
+    Plot("sends-async", "server_us", "CPU of the server for a send of 1 KiB, async flush", "us", "1 KiB "),
     Plot("sends-sync", "messages_per_s", "Single sends of 1 KiB, sync flush", "messages/s", "1 KiB "),
     Plot("offered-load", "p99_us", "p99 at equal offered load, 1 KiB", "us"),
     Plot("batches", "messages_per_s", "Batch sends", "messages/s"),
@@ -51,6 +44,6 @@ def plots(outcomes: Mapping[str, Outcome]) -> Iterator[tuple[Plot, str]]:
 
 
 def _bars(plot: Plot, outcome: Outcome) -> Bars:
-    cases = [case for case in outcome.cases() if case.startswith(plot.cases) and case != plot.without]
+    cases = [case for case in outcome.cases() if case.startswith(plot.cases)]
     series = {name: [outcome.median(case, name, plot.figure) for case in cases] for name in outcome.systems()}
     return Bars(plot.title, plot.unit, [case.removeprefix(plot.cases) for case in cases], series)

@@ -10,7 +10,6 @@ from bench.systems.system import Running
 
 CASES = {
     "32 x 100 B, 4x16": (32, 100, 4, 16),
-    "32 x 100 B, 16x4": (32, 100, 16, 4),
     "10 x 1 KiB, 4x16": (10, 1024, 4, 16),
     "500 x 1 KiB, 1x1": (500, 1024, 1, 1),
 }

@@ -19,7 +19,7 @@ SECONDS = 20.0
 class IdleConsumers(Scenario):
     name = "idle-consumers"
     alone = True
-    rounds_max = 2
+    rounds_max = 1
     title = "1,000 consumers on long polling, a connection each, no messages"
     columns = (
         Column("cpu_percent", "CPU %", ".2f", ratio=True),

@@ -11,7 +11,7 @@ from bench.scenarios.warm_up import until_flat
 from bench.systems.system import Running
 from interop.processes import wait_until
 
-SHAPES = ((16, 1), (16, 4), (1, 8))
+SHAPES = ((16, 4), (1, 8))
 COUNT = 32
 BODY_BYTES = 1024
 FILLED, QUICK_FILLED = 9_992, OFFSET_FIRST + 32 * COUNT

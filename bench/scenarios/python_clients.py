@@ -27,6 +27,7 @@ class PythonClients(Scenario):
     title = "Clients for Python, one process, 1 KiB, against one Ariane broker"
     only_ariane = True
     alone = True
+    rounds_max = 3
     columns = (
         Column("messages_per_s", "messages/s", ratio=True),
         Column("client_us", "client CPU us", ".1f", ratio=True),

@@ -10,7 +10,7 @@ from bench.scenarios.loads import measured, warm_up
 from bench.scenarios.scenario import Cases, Effort, Scenario
 from bench.systems.system import Running, Setup
 
-COUNTS = (1, 1_000, 5_000)
+COUNTS = (1, 5_000)
 QUICK_COUNTS = (100,)
 
 
