@@ -41,7 +41,7 @@ class JavaPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     seconds: float = 0.0
 
 
-class _Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ResultLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Of the program's output: `begin` and `end` of the measured time, and then the result."""
 
     event: str
@@ -103,8 +103,10 @@ class JavaLoad:
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(plan) + b"\n")
         self._process.stdin.flush()
-        began = self._clocks(self._line("begin", plan), servers)
-        ended = self._clocks(self._line("end", plan), servers)
+        self._line("begin", plan)
+        began = self._clocks(servers)
+        self._line("end", plan)
+        ended = self._clocks(servers)
         result = self._line("result", plan)
         wall_s, server_s, own_s = (end - begin for begin, end in zip(began, ended, strict=True))
         if not result.messages:
@@ -122,23 +124,18 @@ class JavaLoad:
             p999_us=result.p999_us,
         )
 
-    def _clocks(self, _event: _Line, servers: Sequence[int]) -> tuple[float, float, float]:
+    def _clocks(self, servers: Sequence[int]) -> tuple[float, float, float]:
         return time.perf_counter(), sum(map(cpu_s, servers)), cpu_s(self._process.pid)
 
-    def _line(self, event: str, plan: JavaPlan) -> _Line:
+    def _line(self, event: str, plan: JavaPlan) -> ResultLine:
         assert self._process.stdout is not None
         text = self._process.stdout.readline()
         if not text:
             raise LoadFailed(f"{plan.kind}: the load program ended:\n{tail(self._errors)}")
-        line = msgspec.json.decode(text, type=_Line)
+        line = msgspec.json.decode(text, type=ResultLine)
         if line.failed or line.event != event:
             raise LoadFailed(f"{plan.kind}: {line.first_error or line.event}:\n{tail(self._errors)}")
         return line
-
-
-def prepare_java() -> None:
-    """Fetches the client library, so that a later failure is not one of the network."""
-    fetch("client", CLIENT_VERSION)
 
 
 @contextmanager

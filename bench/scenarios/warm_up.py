@@ -1,6 +1,6 @@
 """Warm-up under load until the CPU of the server for a message is steady: Java compiles hot code, files are created."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bench.load.plan import Wire
 from bench.scenarios.scenario import Effort
@@ -19,10 +19,13 @@ def until_flat(running: Running, effort: Effort, load: Callable[[float], float],
     """
     least_s = effort.warm_s * (1.0 if running.wire is Wire.ROCKETMQ else COMPILED_SHARE)
     window_s = min(window_s, least_s)
-    spent_s, before, latest = 0.0, float("inf"), float("inf")
-    while spent_s < effort.warm_max_s and (spent_s < least_s or abs(latest - before) > TOLERANCE * before):
-        before, latest = latest, load(window_s)
+    spent_s, costs = 0.0, list[float]()
+    while spent_s < effort.warm_max_s and (spent_s < least_s or not _is_flat(costs)):
+        costs.append(load(window_s))
         spent_s += window_s
-    is_flat = abs(latest - before) <= TOLERANCE * before
-    steady = "" if is_flat or effort.is_quick else ", still changing"
-    print(f"  {running.name}: {spent_s:.0f} s of warm-up, {latest:.1f} us of CPU a message{steady}", flush=True)
+    steady = "" if _is_flat(costs) or effort.is_quick else ", still changing"
+    print(f"  {running.name}: {spent_s:.0f} s of warm-up, {costs[-1]:.1f} us of CPU a message{steady}", flush=True)
+
+
+def _is_flat(costs: Sequence[float]) -> bool:
+    return len(costs) > 1 and abs(costs[-1] - costs[-2]) <= TOLERANCE * costs[-2]
