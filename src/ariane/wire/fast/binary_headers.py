@@ -4,21 +4,22 @@ A client's headers differ in few values. So the first one is read field by field
 things behind: its layout, which is one struct that cuts such a header into values that vary and the bytes between them,
 and its fields, which are found again by those bytes:
 
-    | code 5   | opaque 4 | flag, remark 8 | bytes of fields 4 | a=shop b=orders c=TBW102 d=4 e= | 3   | f=0 g= | 17.. |
-      constant   varies     constant         varies              constant: names, lengths, values  var.  const.   var.
+    | code 5   | opaque 4 | flag, remark, length 12 | a=shop b=orders c=TBW102 d=4 e= | 3 | f=0 g= | 17.. | h=0 i= | ...
+      constant   varies     known by the length       constant: names, lengths, values  var.  const.   var.   const.
 
-The next header with equal constants has the same fields but for what varies: one call of `unpack_from` and two look-ups
-find them. That takes 1.4 us for a send, where field by field takes 8. No constant is interpreted: bytes that are equal
-mean the same.
+The next header with equal constants has the same fields but for what varies: one call of `unpack_from` and a look-up or
+two find them. That takes 1.3 us for a send, where field by field takes 8. No constant is interpreted: bytes that are
+equal mean the same.
 
 As for JSON headers (json_headers.py), anything uncommon ends the run, and there are no errors here. What is learned is
 bounded: at a limit all is forgotten, and a peer that always sends something new has each header read field by field.
 """
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -38,12 +39,14 @@ _unpack_prefix = struct.Struct(">iI").unpack_from
 _FIXED_BYTES = 21
 """Up to the first field, in a header without a remark."""
 _OPAQUE = slice(5, 9)
-_FIELDS_LENGTH = slice(17, 21)
 
 LAYOUTS_MAX = 1024
 KNOWN_MAX = 10_000
-"""Headers, of which each takes up to 3 KiB: it has up to 1.5, and its fields are there as texts, too."""
+"""Headers, of which each takes up to 5 KiB: it has up to 1.5, twice for a send, and its fields are there as texts."""
 _LAYOUTS_OF_A_KEY_MAX = 8
+
+_DIGITS_32, _DIGITS_64 = 9, 18
+"""So many digits are surely within 32 and 64 bits."""
 
 _SIGNATURES = frozenset({SIGNATURE, SIGNATURE_V2})
 """A header with one of these is like no other."""
@@ -64,43 +67,33 @@ def binary_header_texts(header: bytes) -> tuple[int, dict[str, str]] | None:
 # --- what is learned --------------------------------------------------------------------------------------------------
 
 
-class _Layout(Generic[F]):
-    """A way to cut headers, and the fields of those that were cut so."""
+class Layout:
+    """A way to cut headers, and what is known of those that were cut so."""
 
-    __slots__ = ("form", "known", "size", "tail", "unpack", "variables")
+    __slots__ = ("form", "known", "size", "tail", "unpack")
 
-    def __init__(self, form: str, variables: Callable[[tuple[Any, ...]], tuple[Any, ...]], tail: int) -> None:
+    def __init__(self, form: str, tail: int = 0) -> None:
+        """`tail` is how many constant bytes follow a text of any length."""
         cut = struct.Struct(form)
-        self.form = form
+        self.form, self.tail = form, tail
         self.unpack: Callable[[bytes, int], tuple[Any, ...]] = cut.unpack_from
-        """Constants and variables in turn, from a constant on."""
         self.size = cut.size
-        self.variables = variables
-        """Picks them out, in the order in which they were declared."""
-        self.tail = tail
-        """Constant bytes at the end of the header; before them there may be a text of any length."""
-        self.known: dict[tuple[bytes, ...], dict[bytes, F]] = {}
-        """Fields by the constants of a header: those that are cut out, and the tail."""
+        self.known: dict[tuple[bytes, ...], Any] = {}
 
 
-class _Variable(NamedTuple):
-    name: str
-    digits_max: int | None
-    """Surely within the number's range; None for a text of any length, the last of the variables."""
+L = TypeVar("L", bound=Layout)
 
 
-class LearnedHeaders(Generic[F]):
+class LearnedHeaders(ABC, Generic[F, L]):
     """Layouts and fields of one kind of request."""
 
-    def __init__(self, fields: type[F], variables: tuple[_Variable, ...]) -> None:
-        """A text of any length must be the last variable of a header, or it is not learned."""
+    def __init__(self, fields: type[F]) -> None:
         self._fields = fields
-        self._variables = variables
-        self.layouts: dict[int, tuple[_Layout[F], ...]] = {}
+        self.layouts: dict[int, tuple[L, ...]] = {}
         """By a number that is cheap to find: few layouts have the same."""
         self._layouts_count = self._known_count = 0
 
-    def read(self, header: bytes, key: int | None) -> tuple[bytes, F] | None:
+    def read(self, header: bytes, key: int) -> tuple[bytes, F] | None:
         """The opaque number and the fields, by the general decoder; None when they are uncommon. What it learned is
         found under the key."""
         try:
@@ -110,56 +103,36 @@ class LearnedHeaders(Generic[F]):
             fields = msgspec.convert(command.ext, self._fields, strict=False)
         except (HeaderError, msgspec.ValidationError, TypeError):
             return None
-        if key is not None and _SIGNATURES.isdisjoint(command.ext):
-            self._learn(header, key, fields, len(command.ext))
+        if _SIGNATURES.isdisjoint(command.ext):
+            spans = _spans(header)
+            if len(spans) == len(command.ext):  # no name comes twice
+                self._learn(header, key, fields, spans)
         return header[_OPAQUE], fields
 
-    def _learn(self, header: bytes, key: int, fields: F, fields_count: int) -> None:
-        spans = _spans(header)
-        if len(spans) != fields_count:  # a name comes twice
-            return
-        cuts = [(_OPAQUE, "4s")]
-        tail_at = 0
-        for name, digits_max in self._variables:
-            span = spans.get(name)
-            if span is None:
-                return
-            tail_at = max(tail_at, span.stop)
-            if digits_max is None:
-                cuts += (_FIELDS_LENGTH, "I"), (slice(span.start - 4, span.start), "I")
-                if span.stop < tail_at:
-                    return
-            elif header[span].isdigit() and span.stop - span.start <= digits_max:
-                cuts.append((span, f"{span.stop - span.start}s"))
-            else:
-                return
-        if self._layouts_count >= LAYOUTS_MAX or self._known_count >= KNOWN_MAX:
-            self._forget()
-        layout = self._layout(key, cuts, len(header) - tail_at)
-        tails = layout.known.setdefault(layout.unpack(header, 0)[::2], {})
-        tails[header[tail_at:]] = fields
-        self._known_count += 1
+    @abstractmethod
+    def _learn(self, header: bytes, key: int, fields: F, spans: dict[str, slice]) -> None:
+        """Remembers a header, if it has what varies in the places where it is expected."""
 
-    def _layout(self, key: int, cuts: list[tuple[slice, str]], tail: int) -> _Layout[F]:
-        """One for each way to cut a header; of too many under one key the oldest goes."""
-        ordered = sorted(cuts, key=lambda cut: cut[0].start)
-        form, position = ">", 0
-        for span, kind in ordered:
-            form += f"{span.start - position}s{kind}"
-            position = span.stop
+    @abstractmethod
+    def _new_layout(self, form: str, tail: int) -> L: ...
+
+    def _layout(self, key: int, form: str, tail: int = 0) -> L:
+        """For one header more. One for each way to cut them, the newest first; of too many under a key the oldest goes.
+
+        At a limit all are forgotten.
+        """
+        if self._layouts_count >= LAYOUTS_MAX or self._known_count >= KNOWN_MAX:
+            self.layouts.clear()
+            self._layouts_count = self._known_count = 0
+        self._known_count += 1
         layouts = self.layouts.get(key, ())
         for layout in layouts:
             if (layout.form, layout.tail) == (form, tail):
                 return layout
-        variables = itemgetter(*(2 * ordered.index(cut) + 1 for cut in cuts))
-        made = _Layout[F](form, variables, tail)
+        made = self._new_layout(form, tail)
         self.layouts[key] = (made, *layouts[: _LAYOUTS_OF_A_KEY_MAX - 1])
         self._layouts_count += 1
         return made
-
-    def _forget(self) -> None:
-        self.layouts.clear()
-        self._layouts_count = self._known_count = 0
 
 
 def _spans(header: bytes) -> dict[str, slice]:
@@ -174,11 +147,19 @@ def _spans(header: bytes) -> dict[str, slice]:
     return spans
 
 
-def _are_digits(*values: bytes) -> bool:
-    return all(map(bytes.isdigit, values))
+def _size(span: slice) -> int:
+    size: int = span.stop - span.start
+    return size
+
+
+def _is_number(span: slice | None, header: bytes, digits_max: int) -> TypeGuard[slice]:
+    return span is not None and header[span].isdigit() and _size(span) <= digits_max
 
 
 # --- sends ------------------------------------------------------------------------------------------------------------
+#
+# They have a loop of their own. What is known is found by the constant that holds group and topic; the other constants
+# are compared with those of the last send with this one, which takes less time than to look for all of them.
 
 BINARY_SENDS = tuple(code.to_bytes(2, "big") for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
 _FIRST_LENGTH = 27
@@ -186,21 +167,36 @@ _FIRST_LENGTH = 27
 _SECOND_LENGTH = 34
 """The same of the topic, which comes next, behind a group of no bytes."""
 
+_MIDDLES = tuple(bytes(8) + max(0, size - _FIXED_BYTES).to_bytes(4, "big") for size in range(SURELY_WITHIN_LIMITS + 1))
+"""What follows the opaque number in a header of so many bytes: no flag, no remark, the length of its fields."""
 
-class BinarySendFrames:
-    """The key of a layout is the length of group and topic together; the property text is of any length."""
+_KnownSend = tuple[bytes, bytes, bytes, bytes, SendFields]
+"""The constants but for that with group and topic: code to version, before and behind the time, the tail."""
+
+
+class _SendLayout(Layout):
+    __slots__ = ("recent",)
+
+    def __init__(self, form: str, tail: int) -> None:
+        super().__init__(form, tail)
+        self.recent: dict[bytes, _KnownSend] = {}
+        """By the constant with group and topic, what was sent last."""
+
+
+class BinarySendFrames(LearnedHeaders[SendFields, _SendLayout]):
+    """The key of a layout is the length of group and topic together."""
 
     def __init__(self) -> None:
-        self.learned = LearnedHeaders(SendFields, (_Variable("e", 9), _Variable("g", 18), _Variable("i", None)))
+        super().__init__(SendFields)
 
     def frames(
         self, data: bytes, position: int, limits: FrameLimits, check: FrameCheck | None = None
     ) -> Iterator[tuple[int, bytes, SendFields, int]]:
         """As `json_send_frames`, for binary headers."""
-        learned = self.learned
-        layouts, available = learned.layouts, len(data)
+        layouts, available = self.layouts, len(data)
         frame_bytes_max = limits.frame_bytes_max
         header_bytes_max = min(limits.header_bytes_max, SURELY_WITHIN_LIMITS)
+        last_born, born_ms = b"", 0
         while data.startswith(BINARY_SENDS, position + 8):
             length, word = _unpack_prefix(data, position)
             header_at, header_bytes = position + 8, word - _KIND
@@ -212,34 +208,47 @@ class BinarySendFrames:
                 or length + 4 > frame_bytes_max
             ):
                 return
-            fields, key = None, None
+            fields = None
             try:
                 key = data[header_at + _FIRST_LENGTH]
                 key += data[header_at + _SECOND_LENGTH + key]
                 for layout in layouts.get(key, ()):
-                    items = layout.unpack(data, header_at)
-                    tails = layout.known.get(items[::2])
-                    if tails is not None:
-                        text_end = body_at - layout.tail
-                        fields = tails.get(data[text_end:body_at])
-                        if fields is not None:
-                            break
-            except (IndexError, struct.error):  # shorter than any that was learned
-                pass
+                    first, opaque, middle, head, queue, before, born, behind, text_bytes = layout.unpack(
+                        data, header_at
+                    )
+                    known = layout.recent.get(head)
+                    if known is None:
+                        continue
+                    text_end = body_at - layout.tail
+                    last_first, last_before, last_behind, tail, fields = known
+                    if (
+                        first == last_first
+                        and before == last_before
+                        and behind == last_behind
+                        and data.startswith(tail, text_end)
+                    ):
+                        break
+                    known = layout.known.get((first, head, before, behind, data[text_end:body_at]))
+                    if known is not None:
+                        layout.recent[head] = known
+                        fields = known[4]
+                        break
+                    fields = None
+            except (IndexError, struct.error):  # shorter than any that is known
+                return
             if fields is None:
-                read = learned.read(data[header_at:body_at], key)
+                read = self.read(data[header_at:body_at], key)
                 if read is None:
                     return
                 opaque, fields = read
             else:
-                opaque, queue, born, fields_bytes, text_bytes = layout.variables(items)
                 text_at = header_at + layout.size
-                if (
-                    fields_bytes != header_bytes - _FIXED_BYTES
-                    or text_bytes != text_end - text_at
-                    or not born.isdigit()
-                ):
+                if middle != _MIDDLES[header_bytes] or text_bytes != text_end - text_at:
                     return
+                if born != last_born:  # hundreds of messages are born in the same millisecond
+                    if not born.isdigit():
+                        return
+                    last_born, born_ms = born, int(born)
                 queue_id = _NUMBERS.get(queue)
                 if queue_id is None:
                     if not queue.isdigit():
@@ -249,34 +258,65 @@ class BinarySendFrames:
                     text = data[text_at:text_end].decode()
                 except UnicodeDecodeError:
                     return
-                fields = replace(fields, queue_id=queue_id, born_timestamp=int(born), properties=text)
+                fields = replace(fields, queue_id=queue_id, born_timestamp=born_ms, properties=text)
             if check is not None and not check(fields, data[header_at:body_at], data[body_at:position]):
                 return
             yield position, opaque, fields, body_at
 
+    def _learn(self, header: bytes, key: int, fields: SendFields, spans: dict[str, slice]) -> None:
+        queue, born, text = spans.get("e"), spans.get("g"), spans.get("i")
+        if (
+            text is None
+            or not _is_number(queue, header, _DIGITS_32)
+            or not _is_number(born, header, _DIGITS_64)
+            or not queue.stop < born.start < text.start
+        ):
+            return
+        sizes = queue.start - _FIXED_BYTES, _size(queue), born.start - queue.stop, _size(born)
+        form = ">5s4s12s{}s{}s{}s{}s{}sI".format(*sizes, text.start - 4 - born.stop)
+        layout = self._layout(key, form, len(header) - text.stop)
+        first, _, _, head, _, before, _, behind, _ = layout.unpack(header, 0)
+        known = first, before, behind, header[text.stop :], fields
+        layout.recent[head] = layout.known[first, head, before, behind, header[text.stop :]] = known
 
-# --- pulls ------------------------------------------------------------------------------------------------------------
+    def _new_layout(self, form: str, tail: int) -> _SendLayout:
+        return _SendLayout(form, tail)
 
-BINARY_PULLS = tuple(code.to_bytes(2, "big") for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+
+# --- other requests ---------------------------------------------------------------------------------------------------
 
 
-class BinaryPullFrames:
-    """The key of a layout is the length of the header."""
+class _Variable(NamedTuple):
+    name: str
+    digits_max: int
 
-    def __init__(self) -> None:
-        self.learned = LearnedHeaders(
-            PullFields, (_Variable("queueId", 9), _Variable("queueOffset", 18), _Variable("commitOffset", 18))
-        )
+
+class _OrderedLayout(Layout):
+    __slots__ = ("variables",)
+
+    variables: Callable[[tuple[Any, ...]], tuple[bytes, ...]]
+    """Picks the opaque number and the variables out of what was unpacked, in the order in which they are declared."""
+
+
+class BinaryFrames(LearnedHeaders[F, _OrderedLayout]):
+    """A decoder of requests without a text of any length: the key of a layout is the length of the header.
+
+    Constants and variables take turns in what is unpacked. The order of the variables does not matter.
+    """
+
+    def __init__(self, codes: tuple[bytes, ...], fields: type[F], variables: tuple[_Variable, ...]) -> None:
+        super().__init__(fields)
+        self._codes = codes
+        self._variables = variables
 
     def frames(
         self, data: bytes, position: int, limits: FrameLimits, check: FrameCheck | None = None
-    ) -> Iterator[tuple[int, bytes, PullFields, int]]:
-        """As `json_pull_frames`, for binary headers."""
-        learned = self.learned
-        layouts, available = learned.layouts, len(data)
+    ) -> Iterator[tuple[int, bytes, F, int]]:
+        """As `json_frames`, for binary headers."""
+        layouts, available = self.layouts, len(data)
         frame_bytes_max = limits.frame_bytes_max
         header_bytes_max = min(limits.header_bytes_max, SURELY_WITHIN_LIMITS)
-        while data.startswith(BINARY_PULLS, position + 8):
+        while data.startswith(self._codes, position + 8):
             length, word = _unpack_prefix(data, position)
             header_at, header_bytes = position + 8, word - _KIND
             body_at = header_at + header_bytes
@@ -287,29 +327,60 @@ class BinaryPullFrames:
                 or length + 4 > frame_bytes_max
             ):
                 return
-            fields = None
             for layout in layouts.get(header_bytes, ()):
                 items = layout.unpack(data, header_at)
-                tails = layout.known.get(items[::2])
-                if tails is not None:
-                    fields = tails.get(data[body_at - layout.tail : body_at])
-                    if fields is not None:
-                        break
-            if fields is None:
-                read = learned.read(data[header_at:body_at], header_bytes)
-                if read is None:
-                    return
-                opaque, fields = read
+                known = layout.known.get(items[::2])
+                if known is not None:
+                    opaque, *values = layout.variables(items)
+                    fields = self._filled(known, *values)
+                    break
             else:
-                opaque, queue, offset, commit = layout.variables(items)
-                if not _are_digits(queue, offset, commit):
-                    return
-                fields = replace(
-                    fields,
-                    queue_id=int(queue),
-                    queue_offset=QueueOffset(int(offset)),
-                    commit_offset=QueueOffset(int(commit)),
-                )
+                opaque, fields = self.read(data[header_at:body_at], header_bytes) or (b"", None)
+            if fields is None:
+                return
             if check is not None and not check(fields, data[header_at:body_at], data[body_at:position]):
                 return
             yield position, opaque, fields, body_at
+
+    @abstractmethod
+    def _filled(self, fields: F, *values: bytes) -> F | None:
+        """The fields with what varies; None when that is uncommon."""
+
+    def _learn(self, header: bytes, key: int, fields: F, spans: dict[str, slice]) -> None:
+        cuts = [_OPAQUE]
+        for name, digits_max in self._variables:
+            span = spans.get(name)
+            if not _is_number(span, header, digits_max):
+                return
+            cuts.append(span)
+        ordered = sorted(cuts, key=lambda cut: cut.start)
+        form, position = ">", 0
+        for cut in ordered:
+            form += f"{cut.start - position}s{_size(cut)}s"
+            position = cut.stop
+        layout = self._layout(key, f"{form}{len(header) - position}s")
+        layout.variables = itemgetter(*(2 * ordered.index(cut) + 1 for cut in cuts))
+        layout.known[layout.unpack(header, 0)[::2]] = fields
+
+    def _new_layout(self, form: str, tail: int) -> _OrderedLayout:
+        return _OrderedLayout(form, tail)
+
+
+BINARY_PULLS = tuple(code.to_bytes(2, "big") for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
+
+
+class BinaryPullFrames(BinaryFrames[PullFields]):
+    def __init__(self) -> None:
+        offsets = _Variable("queueOffset", _DIGITS_64), _Variable("commitOffset", _DIGITS_64)
+        super().__init__(BINARY_PULLS, PullFields, (_Variable("queueId", _DIGITS_32), *offsets))
+
+    def _filled(self, fields: PullFields, *values: bytes) -> PullFields | None:
+        if not all(map(bytes.isdigit, values)):
+            return None
+        queue_id, queue_offset, commit_offset = map(int, values)
+        return replace(
+            fields,
+            queue_id=queue_id,
+            queue_offset=QueueOffset(queue_offset),
+            commit_offset=QueueOffset(commit_offset),
+        )
