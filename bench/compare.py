@@ -34,6 +34,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a smoke run of about two minutes; nothing is stored")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"some of: {', '.join(names)}")
     parser.add_argument("--case", default="", metavar="PART", help="only cases with this in their names; not stored")
+    parser.add_argument("--print-only", action="store_true", help="neither results nor the report are stored")
     parser.add_argument("--peers", default=",".join(DEFAULT_PEERS), help=f"some of: {', '.join(PEERS)}; none: ''")
     parser.add_argument("--brokers", type=int, default=2, help="also measure Ariane with this many broker processes")
     parser.add_argument("--profile", action="store_true", help="also print where Ariane spends its time (needs py-spy)")
@@ -59,7 +60,7 @@ def main() -> int:
     comparison = Comparison(peers, args.brokers, _effort(args))
     announce(comparison)
     failed = False
-    store = not (args.quick or args.case)
+    store = not (args.quick or args.case or args.print_only)
     selected = args.only or (QUICK_SCENARIOS if args.quick else [scenario.name for scenario in all_scenarios()])
     for scenario in all_scenarios():
         if scenario.name in selected:
