@@ -6,6 +6,7 @@ public final class LoadPlan {
     public int threads;
     public int bodyBytes;
     public int batch;
+    public long messages;
     public double warmSeconds;
     public double seconds;
 

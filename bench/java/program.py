@@ -37,6 +37,8 @@ class JavaPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """They share one producer. A consumer has the 20 threads that are its default."""
     body_bytes: int = 1024
     batch: int = 1
+    messages: int = 0
+    """In the topic, for a consumer, which is measured while it consumes most of them, and not for some seconds."""
     warm_seconds: float = 0.0
     seconds: float = 0.0
 

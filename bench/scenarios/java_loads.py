@@ -20,6 +20,10 @@ from interop.apache import Serialisation
 SERIALISATIONS: Mapping[str, Serialisation] = {"binary": "ROCKETMQ", "JSON": "JSON"}
 FAILED_SHARE_MAX = 0.05
 """Of the requests of a measurement. Apache's broker refuses what waited for 200 ms, so some may fail."""
+FILLED, QUICK_FILLED = 400_000, 20_000
+"""Messages of the topic of a consumer."""
+CONSUMED_S = 2.5
+"""The least time in which they are consumed."""
 WARM_SHARE = 0.25
 """Of the measured time, before each measurement: new connections."""
 
@@ -76,16 +80,17 @@ class JavaLoads(Scenario):
         for program in self._programs.values():
             self._warm_up(running, program, effort)
         return {
-            _label(word, label): partial(_measure, running, program, case, _label(word, label), effort.seconds)
+            _label(word, label): partial(_measure, running, program, case, _label(word, label), effort)
             for word, program in self._programs.items()
             for label, case in list(self._cases.items())[: 1 if effort.is_quick else None]
         }
 
     def _warm_up(self, running: Running, program: JavaLoad, effort: Effort) -> None:
-        """Consumers in windows of a measurement, because their topic ends."""
         case = next(iter(self._cases.values()))
-        window_s = effort.seconds if case.kind is JavaKind.CONSUME else WINDOW_S
-        until_flat(running, effort, lambda seconds: _run(running, program, case, 0.0, seconds).server_us, window_s)
+        window_s = CONSUMED_S if case.kind is JavaKind.CONSUME else WINDOW_S
+        until_flat(
+            running, effort, lambda seconds: _run(running, program, case, 0.0, seconds, effort).server_us, window_s
+        )
 
     def _fill(self, running: Running, effort: Effort) -> None:
         """What consumers will consume."""
@@ -97,13 +102,13 @@ class JavaLoads(Scenario):
                     connections=16,
                     in_flight=16,
                     body_bytes=case.body_bytes,
-                    requests=round(CONSUMED_PER_S_MAX * (effort.seconds * (1 + WARM_SHARE))),
+                    requests=_filled(effort),
                     topic_first=case.topic,
                 )
 
 
-CONSUMED_PER_S_MAX = 200_000
-"""More than any client consumes: the topic must not end before the measurement."""
+def _filled(effort: Effort) -> int:
+    return QUICK_FILLED if effort.is_quick else FILLED
 
 
 def java_labels(cases: Mapping[str, JavaCase]) -> Iterator[tuple[str, JavaCase]]:
@@ -117,7 +122,9 @@ def _label(serialisation: str, case: str) -> str:
     return f"{serialisation} {case}"
 
 
-def _run(running: Running, program: JavaLoad, case: JavaCase, warm_s: float, seconds: float) -> JavaResult:
+def _run(
+    running: Running, program: JavaLoad, case: JavaCase, warm_s: float, seconds: float, effort: Effort
+) -> JavaResult:
     await_route(running)
     plan = JavaPlan(
         kind=case.kind,
@@ -126,14 +133,15 @@ def _run(running: Running, program: JavaLoad, case: JavaCase, warm_s: float, sec
         threads=case.threads,
         body_bytes=case.body_bytes,
         batch=case.batch,
+        messages=_filled(effort),
         warm_seconds=warm_s,
         seconds=seconds,
     )
     return program.run(plan, running.servers)
 
 
-def _measure(running: Running, program: JavaLoad, case: JavaCase, label: str, seconds: float) -> Measured:
-    result = _run(running, program, case, seconds * WARM_SHARE, seconds)
+def _measure(running: Running, program: JavaLoad, case: JavaCase, label: str, effort: Effort) -> Measured:
+    result = _run(running, program, case, effort.seconds * WARM_SHARE, effort.seconds, effort)
     if result.failures > FAILED_SHARE_MAX * (result.requests + result.failures):
         raise LoadFailed(f"{result.failures} requests failed beside {result.requests}: {result.first_error}")
     figures = {
