@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 
 from bench.comparison import Comparison
+from bench.disk_space import NoRoom, check_room
 from bench.outcome import OURS, Outcome, save
 from bench.profiles import NoProfiler, profiler
 from bench.report.goals import goal_lines
@@ -64,7 +65,7 @@ def main() -> int:
     selected = args.only or (QUICK_SCENARIOS if args.quick else [scenario.name for scenario in all_scenarios()])
     for scenario in all_scenarios():
         if scenario.name in selected:
-            failed |= OURS in show(comparison, scenario, store=store).missing
+            failed |= OURS in show(comparison, scenario, is_quick=args.quick, store=store).missing
     if store:
         print(f"\nreport: {write_page()}")
         outcomes = read_all()
@@ -92,7 +93,8 @@ def announce(comparison: Comparison) -> None:
         print(f"{name}: MISSING, {reason}")
 
 
-def show(comparison: Comparison, scenario: Scenario, *, store: bool) -> Outcome:
+def show(comparison: Comparison, scenario: Scenario, *, is_quick: bool, store: bool) -> Outcome:
+    check_room(is_quick)
     print(f"\n{scenario.title}", flush=True)
     outcome = comparison.run(scenario)
     print("\n".join(table(outcome, scenario.columns)), flush=True)
@@ -109,5 +111,5 @@ def show(comparison: Comparison, scenario: Scenario, *, store: bool) -> Outcome:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except NoProfiler as error:
+    except (NoProfiler, NoRoom) as error:
         sys.exit(str(error))
