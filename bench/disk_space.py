@@ -1,4 +1,4 @@
-"""Room on the disk for the stores of a run: a broker that has too little refuses messages, and is then measured at that."""
+"""Room on the disk for the stores of a run: a broker that has too little refuses messages, and that is measured then."""
 
 import shutil
 import tempfile

@@ -18,6 +18,8 @@ from pathlib import Path
 
 RATE = 200
 SHOWN = 25
+WAITING = ("_worker (concurrent/futures/thread.py)", "Condition.wait (threading.py)", "wait (threading.py)")
+"""Threads without work, which py-spy does not always recognise as idle."""
 
 
 class NoProfiler(Exception):
@@ -62,6 +64,8 @@ def shares(stacks: Iterable[str]) -> Iterator[str]:
     for line in stacks:
         path, _, count = line.rpartition(" ")
         functions = path.split(";")
+        if functions[-1] in WAITING:
+            continue
         itself[functions[-1]] += int(count)
         for function in set(functions):
             within[function] += int(count)

@@ -12,6 +12,11 @@ def test_a_function_has_a_share_of_its_own_and_one_with_what_it_calls() -> None:
     ]
 
 
+def test_a_thread_without_work_does_not_count() -> None:
+    (line,) = shares(["main (a.py) 5", "_bootstrap (threading.py);_worker (concurrent/futures/thread.py) 95"])
+    assert line.split() == ["100.0%", "100.0%", "main", "(a.py)"]
+
+
 def test_a_recursive_function_counts_once_for_each_sample() -> None:
     (line,) = shares(["walk (a.py);walk (a.py) 5"])
     assert line.split() == ["100.0%", "100.0%", "walk", "(a.py)"]
