@@ -116,7 +116,7 @@ class Coalescer:
         if not groups:
             if self._before_others:
                 self._writer.flush_first(self.flush)
-            asyncio.get_running_loop().call_soon(self._flush_last)
+            asyncio.get_running_loop().call_soon(self._flush, True)
             group = _Group(sink, key)
             groups.append(group)
         else:
@@ -136,16 +136,14 @@ class Coalescer:
 
     def flush(self) -> None:
         """Stores all that is enqueued, and answers what need not wait for a sync. Does nothing when nothing is."""
-        self._flush(is_last=False)
+        self._flush(False)
 
-    def _flush_last(self) -> None:
-        """The event-loop iteration ends: what it brought may share a sync on the loop."""
-        self._flush(is_last=True)
-
-    def _flush(self, *, is_last: bool) -> None:
-        if not self._groups:
+    def _flush(self, is_last: bool) -> None:
+        """`is_last`: the event-loop iteration ends, and what it brought may share a sync on the loop."""
+        groups = self._groups
+        if not groups:
             return
-        groups, self._groups, self._bytes = self._groups, [], 0
+        self._groups, self._bytes = [], 0
         written = [(group, group.write()) for group in groups]
         is_safe = not self._writer.is_sync or (is_last and self._sync_here(groups))
         responses: dict[Connection, list[bytes]] = {}

@@ -258,10 +258,12 @@ class MessageWriter:
     def flush_first(self, flush: Callable[[], None]) -> None:
         """Calls `flush` before anything else is appended, or enqueued by another coalescer.
 
-        So a coalescer keeps the order of arrival. `flush` may be called when nothing is enqueued any more.
+        So a coalescer keeps the order of arrival. For one with nothing enqueued yet; `flush` may be called when nothing
+        is enqueued any more.
         """
-        self._flush_enqueued()
-        self._flush_enqueued = flush
+        if flush != self._flush_enqueued:
+            self._flush_enqueued()
+            self._flush_enqueued = flush
 
     def append(self, draft: Draft) -> Appended:
         """Stores a draft as it is: for callers who know that it has no delay, or that its delay is over."""

@@ -346,11 +346,15 @@ class Connection(ConnectionWriter):
                 self.measure()
 
     def _process_frames(self) -> None:
+        decoder = self._decoder
+        progress = self._run_fast_path()
+        if progress and decoder.position == len(decoder.data):  # the common case
+            self.has_received_frame, self._frame_started_at = True, None
+            self._update_reading()
+            return
         responses: list[bytes] = []
         size = 0
-        progress = False
         slice_ends = 0.0
-        decoder = self._decoder
         try:
             while True:
                 while self._run_fast_path():

@@ -100,35 +100,32 @@ class Flusher:
         lost bytes only to one, and the other would see a success.
         """
         with self._lock:
-            began = self._clock.monotonic()
-            end = self._sync()
-            now = self._clock.monotonic()
-            self.policy.synced_by_thread(now - began, now)
-            return end
+            return self._sync(self.policy.synced_by_thread)
 
     def sync_on_loop(self) -> int | None:
         """The same, on the event loop; None, and nothing happened, when a thread syncs at the moment."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            began = self._clock.monotonic()
-            end = self._sync()
-            now = self._clock.monotonic()
-            self.policy.synced_on_loop(now - began, now)
-            return end
+            return self._sync(self.policy.synced_on_loop)
         finally:
             self._lock.release()
 
-    def _sync(self) -> int:
+    def _sync(self, synced: Callable[[float, float], None]) -> int:
         if self._sync_error is not None:
             raise self._sync_error
         end = self._log.max_offset
+        segments = self._log.segments.between(self.flushed_to, end)
+        began = self._clock.monotonic()
         try:
-            for segment in self._log.segments.between(self.flushed_to, end):
+            for segment in segments:
                 segment.file.sync()
         except OSError as error:
             self._sync_error = error
             raise
+        if segments:
+            now = self._clock.monotonic()
+            synced(now - began, now)
         return end
 
     def flushed(self, end: int) -> None:

@@ -20,11 +20,11 @@ AVERAGE_MAX_S = 0.0005
 """With a longer average the thread takes over."""
 LONG_S = 0.005
 """One that takes longer ends it at once. As long as the loop is kept by other work in slices (lifecycle.py)."""
-BYTES_MAX = 128 * 1024
+BYTES_MAX = 64 * 1024
 """With more to sync it takes longer, and the loop has the next messages to handle meanwhile."""
 SYNCS_MIN = 8
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 60.0
-_WEIGHT = 1 / 32
+_WEIGHT = 1 / 128
 
 
 class SyncPolicy:
