@@ -116,7 +116,7 @@ async def test_an_idle_connection_is_closed_after_120_seconds() -> None:
 
 
 async def test_a_flood_of_silent_connections_cannot_keep_a_real_client_out() -> None:
-    async with serving(connections_max=20) as server, AsyncExitStack() as stack:
+    async with serving(connections_max=20, connections_per_address_max=20) as server, AsyncExitStack() as stack:
         old = await stack.enter_async_context(connected(server))
         await old.send(request_frame(opaque=1))
         await old.read()
@@ -129,7 +129,7 @@ async def test_a_flood_of_silent_connections_cannot_keep_a_real_client_out() -> 
 
 
 async def test_a_new_connection_is_refused_only_when_every_open_one_has_sent_a_frame() -> None:
-    async with serving(connections_max=2) as server, AsyncExitStack() as stack:
+    async with serving(connections_max=2, connections_per_address_max=2) as server, AsyncExitStack() as stack:
         for opaque in (1, 2):
             peer = await stack.enter_async_context(connected(server))
             await peer.send(request_frame(opaque=opaque))
@@ -148,6 +148,21 @@ async def test_one_address_cannot_use_up_all_connections() -> None:
         sixth = await stack.enter_async_context(connected(server, from_host="127.0.0.2"))
         await sixth.wait_closed_by_peer()
         await assert_client_is_served(server)
+
+
+async def test_one_address_gets_half_of_all_connections_by_default(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    async with serving(clock=clock, connections_max=5) as server, AsyncExitStack() as stack:
+        for _ in range(3):
+            peer = await stack.enter_async_context(connected(server, from_host="127.0.0.2"))
+            await peer.send(request_frame())
+            await peer.read()
+        fourth = await stack.enter_async_context(connected(server, from_host="127.0.0.2"))
+        await fourth.wait_closed_by_peer()
+        await assert_client_is_served(server)
+        await clock.advance(1)
+    refusals = [record.__dict__ for record in caplog.records if "refused" in record.msg]
+    assert [(fields["limit"], fields["refused"]) for fields in refusals] == [("connections_per_address_max (3)", 1)]
 
 
 async def test_requests_beyond_the_in_flight_limit_wait() -> None:

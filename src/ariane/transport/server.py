@@ -72,10 +72,11 @@ class Server:
         self._tls = server_context(tls)
         self._clock = clock
         self._connections_max = connection_limit(settings.connections_max)
+        self._per_address_max = settings.connections_per_address_max or -(-self._connections_max // 2)
         self._peers: dict[_Peer, None] = {}  # oldest first
         self._per_host: Counter[str] = Counter()
         self._starting = TaskSet()
-        self._refused = 0
+        self._refused: Counter[str] = Counter()  # by the limit
         self.address = Address(*listener.getsockname()[:2])
 
     @classmethod
@@ -124,13 +125,15 @@ class Server:
                 self._per_host[peer.host] += 1
                 self._starting.spawn(self._start(peer))
             else:
-                self._refused += 1
                 accepted.close()
 
     def _make_room(self, host: str) -> bool:
-        if self._per_host[host] >= self._settings.connections_per_address_max:
+        """Whether there is room for one more from this host; silent connections are closed for it."""
+        if self._per_host[host] >= self._per_address_max:
+            self._refused[f"connections_per_address_max ({self._per_address_max})"] += 1
             return self._evict_silent(host)
         if len(self._peers) >= self._connections_max:
+            self._refused[f"connections_max ({self._connections_max})"] += 1
             return self._evict_silent(None)
         return True
 
@@ -139,7 +142,6 @@ class Server:
             if peer.is_silent and host in (None, peer.host):
                 self._forget(peer)
                 peer.close()
-                self._refused += 1
                 return True
         return False
 
@@ -198,11 +200,10 @@ class Server:
             if connection is not None and reason is not None:
                 log.info("connection closed: timeout", extra={"peer": connection.peer, "reason": reason})
                 connection.abort()
-        if self._refused:  # one line for all of them: a flood of connections must not become a flood of log lines
-            log.warning(
-                "connections refused: limit reached", extra={"refused": self._refused, "open": len(self._peers)}
-            )
-            self._refused = 0
+        for limit, refused in self._refused.items():  # one line each: a flood must not become a flood of log lines
+            fields = {"limit": limit, "refused": refused, "open": len(self._peers)}
+            log.warning("connections refused: limit reached", extra=fields)
+        self._refused.clear()
 
     async def _drain(self) -> None:
         self._starting.cancel()

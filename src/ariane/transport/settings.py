@@ -87,11 +87,12 @@ class TransportSettings:
         doc="Most open connections. Each needs a file descriptor: raise the hard limit (`ulimit -Hn`) along with it.",
     )
     connections_per_address_max: int = setting(
-        1_000,
-        minimum=1,
+        0,
+        minimum=0,
         maximum=1_000_000,
-        doc="Most open connections from one IP address, so that one host cannot use up all. Raise it when clients "
-        "share an address behind a NAT or a proxy.",
+        doc="Most open connections from one IP address, so that one host cannot use up all. 0: half of all, 5,000 "
+        "unless the limit of files is lower: enough for a thousand pods behind a NAT that all reconnect. Raise it when "
+        "nearly all clients come through one proxy.",
     )
     backlog: int = setting(
         1024,
