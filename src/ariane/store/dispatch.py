@@ -22,6 +22,7 @@ from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.new_entries import pack_all
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
+from ariane.store.index.entries import topic_hash
 from ariane.store.index.index import Index
 from ariane.store.index.pending_keys import PendingKeys
 from ariane.wire.record.read import DispatchFacts, RecordView
@@ -198,7 +199,7 @@ class Dispatcher:
         if self._index is None or view.sys_flag & _ROLLBACK == _ROLLBACK:
             return
         keys = (facts.unique_key, *facts.keys) if facts.unique_key else tuple(facts.keys)
-        self.keys.add([view.physical_offset], keys, view.store_timestamp_ms, [view.topic], [len(keys)])
+        self.keys.add([view.physical_offset], keys, view.store_timestamp_ms, [topic_hash(view.topic)], [len(keys)])
 
     def _queue(self, topic: str, queue_id: int, queue_offset: int, physical: int, size: int, tags_code: int) -> None:
         try:
@@ -243,5 +244,5 @@ class Dispatcher:
         if any(map(_ROLLBACK.__and__, records.sys_flags)):
             flags = records.sys_flags
             keys = [() if flag & _ROLLBACK == _ROLLBACK else some for flag, some in zip(flags, keys, strict=True)]
-        texts = list(chain.from_iterable(keys))
-        self.keys.add_each(records.physical, texts, records.timestamps_ms, records.topics, list(map(len, keys)))
+        texts, topics = list(chain.from_iterable(keys)), list(map(topic_hash, records.topics))
+        self.keys.add_each(records.physical, texts, records.timestamps_ms, topics, list(map(len, keys)))

@@ -96,7 +96,7 @@ def test_messages_of_many_topics_are_buffered_before_they_are_counted() -> None:
     counters = Counters()
     for number in range(UNCOUNTED_MAX - 1):
         counters.put_all(["a", f"topic-{number % 100}"], [10, 20], 0.0)
-        assert len(counters._uncounted_topics) < UNCOUNTED_MAX
+        assert len(counters._uncounted) < UNCOUNTED_MAX
     assert counters.puts["a"].bytes == 10 * (UNCOUNTED_MAX - 1)
     assert sum(counter.messages for counter in counters.puts.values()) == counters.messages_in
     assert sum(counter.bytes for counter in counters.all()) == counters.bytes_in

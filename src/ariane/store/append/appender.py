@@ -73,9 +73,9 @@ class PendingWrite:
         self.entries = bytearray()
         """Output of `pack_numbered`."""
         self.arrivals: Arrivals = {}
-        # Of each message with keys: its offset, its topic and how many keys it has; and the keys of all.
+        # Of each message with keys: its offset, the hash of its topic, how many keys it has; and the keys of all.
         self.physical: list[int] = []
-        self.topics: list[str] = []
+        self.topics: list[int] = []
         self.counts: list[int] = []
         self.texts: list[str] = []
 
@@ -129,7 +129,7 @@ class PendingWrite:
             self.queues.append(queue)
         if draft.keys and draft.sys_flag & _ROLLBACK != _ROLLBACK:
             self.physical.append(self.offset)
-            self.topics.append(draft.topic)
+            self.topics.append(queue.topic_hash)
             self.counts.append(len(draft.keys))
             self.texts += draft.keys
         self.parts.append(add_checksum(record) if with_checksum else record)
@@ -148,7 +148,7 @@ class PendingWrite:
 
 
 _Columns = tuple[
-    int, int, list[bytes], list[ConsumeQueue], bytearray, Arrivals, list[int], list[str], list[int], list[str]
+    int, int, list[bytes], list[ConsumeQueue], bytearray, Arrivals, list[int], list[int], list[int], list[str]
 ]
 
 
@@ -218,8 +218,7 @@ class Appender:
         pending = self._new_pending()
         offset, end, parts, queues, entries, arrivals, physical, topics, counts, texts = pending.all()
         for draft in drafts:
-            topic = draft.topic
-            queue = by_topic.get(topic, _NONE).get(draft.queue_id)
+            queue = by_topic.get(draft.topic, _NONE).get(draft.queue_id)
             try:
                 if queue is None or draft.sys_flag & _UNCOMMON or len(draft.born_host) != HOST_BYTES_V4:
                     raise _NotPlain
@@ -241,7 +240,7 @@ class Appender:
             entries += entry
             if keys := draft.keys:
                 physical.append(offset)
-                topics.append(topic)
+                topics.append(queue.topic_hash)
                 counts.append(len(keys))
                 texts += keys
             outcomes.append(Appended(offset, queue_offset, size, timestamp_ms))
@@ -364,7 +363,9 @@ class Appender:
         queue.append_packed(entries, len(offsets))
         if self._dispatcher.has_index:
             counts = batch.keys.of_each(len(offsets))
-            self._dispatcher.keys.add(offsets, batch.keys.texts, timestamp_ms, [batch.topic] * len(offsets), counts)
+            self._dispatcher.keys.add(
+                offsets, batch.keys.texts, timestamp_ms, [queue.topic_hash] * len(offsets), counts
+            )
         self._dispatcher.notify({(queue, code): queue.max_offset for code in set(batch.tags_codes)})
         return AppendedBatch(offsets, records.sizes, queue_offset, timestamp_ms)
 

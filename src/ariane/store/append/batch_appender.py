@@ -10,7 +10,7 @@ from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.dispatch import Arrivals, Dispatcher
-from ariane.store.index.entries import KeyRows, column_hashes
+from ariane.store.index.entries import KeyRows, column_hashes, topic_hash
 from ariane.wire.record.uniform_batch import BatchRecords, Int64s
 
 _ENTRY_TYPE = np.dtype([("physical", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
@@ -95,7 +95,7 @@ def _index_keys(
     keys = drafts.keys
     if isinstance(keys, BatchKeys):
         counts = keys.of_each(len(offsets))
-        dispatcher.keys.add(offsets, keys.texts, timestamp_ms, [drafts.topic] * len(offsets), counts)
+        dispatcher.keys.add(offsets, keys.texts, timestamp_ms, [topic_hash(drafts.topic)] * len(offsets), counts)
     elif keys:
         rows = KeyRows.empty(len(physical) * len(keys))
         for position, column in enumerate(keys):  # the keys of a message stand together

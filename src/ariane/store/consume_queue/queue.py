@@ -24,6 +24,7 @@ from ariane.store.consume_queue.new_entries import NewEntries, pack_numbered
 from ariane.store.consume_queue.recovery import find_end
 from ariane.store.consume_queue.saved_state import QueueState, encode_queue
 from ariane.store.disk import PendingSync
+from ariane.store.index.entries import topic_hash
 
 _COMPARED_ENTRIES = 200  # one page: most queues are short
 
@@ -74,7 +75,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "_compared", "_end_physical", "_files", "_new", "_packed", "_tail_offset", "_written",
-        "max_offset", "min_offset", "number", "queue_id", "tail", "topic", "topic_part",
+        "max_offset", "min_offset", "number", "queue_id", "tail", "topic", "topic_hash", "topic_part",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +85,8 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.topic_part = topic_part
         """The topic as in records, after its length byte."""
+        self.topic_hash = topic_hash(topic)
+        """For the keys of its messages in the index."""
         self._files = files
         self._new = new
         self._packed = new.packed

@@ -5,7 +5,7 @@ collector visits each tuple, and they have to be unpacked again. So they are sto
 
     physical    100     372     641        of each message with keys
     counts      2       2       1          of its keys
-    topics      orders  orders  invoices
+    topics      7a3c    7a3c    19e0       the hash of its topic
     texts       U1 a    U2 b    U3
     times       5000 ms: 3 messages        they were appended together
 
@@ -32,7 +32,7 @@ class PendingKeys:
     def _clear_texts(self) -> None:
         self._physical = array("q")
         self._counts = array("q")
-        self._topics: list[str] = []
+        self._topics = array("I")
         self._texts: list[str] = []
         self._times_ms: list[int] = []
         self._timed: list[int] = []  # how many messages have each of these times
@@ -41,27 +41,27 @@ class PendingKeys:
     def of(cls, messages: Iterable[KeyedMessage]) -> "PendingKeys":
         columns = cls()
         for physical, timestamp_ms, topic, keys in messages:
-            columns.add([physical], keys, timestamp_ms, [topic], [len(keys)])
+            columns.add([physical], keys, timestamp_ms, [topic_hash(topic)], [len(keys)])
         return columns
 
     def __len__(self) -> int:
         return self._hashed_keys + len(self._texts)
 
     def add(
-        self, physical: list[int], texts: Sequence[str], timestamp_ms: int, topics: list[str], counts: list[int]
+        self, physical: list[int], texts: Sequence[str], timestamp_ms: int, topics: list[int], counts: list[int]
     ) -> None:
-        """Of messages that were appended together, in the order of the log: offset, topic and number of keys of each,
-        and all their keys."""
+        """Of messages that were appended together, in the order of the log: offset, hash of the topic and number of
+        keys of each, and all their keys."""
         if texts:
             self._times_ms.append(timestamp_ms)
             self._timed.append(len(physical))
             self._physical.fromlist(physical)
             self._counts.fromlist(counts)
-            self._topics += topics
+            self._topics.fromlist(topics)
             self._texts += texts
 
     def add_each(
-        self, physical: list[int], texts: Sequence[str], times_ms: list[int], topics: list[str], counts: list[int]
+        self, physical: list[int], texts: Sequence[str], times_ms: list[int], topics: list[int], counts: list[int]
     ) -> None:
         """The same for messages of different times."""
         if texts:
@@ -84,10 +84,9 @@ class PendingKeys:
 
     def _rows_of_texts(self) -> KeyRows:
         counts = np.array(self._counts)
-        topics = np.fromiter(map(topic_hash, self._topics), np.uint32, len(counts))
         times_ms = np.repeat(np.array(self._times_ms, np.int64), self._timed)
         return KeyRows(
-            key_hashes(np.repeat(topics, counts), self._texts),
+            key_hashes(np.repeat(np.array(self._topics), counts), self._texts),
             np.repeat(np.array(self._physical), counts),
             np.repeat(times_ms, counts),
         )
