@@ -162,15 +162,15 @@ def is_record_cached(part: UncachedBytes) -> bool:
 def fetch(cold: Sequence[UncachedBytes]) -> None:
     """Reads these bytes into the page cache."""
     for part in cold:
-        _read_ahead(part)
+        read_bytes(part)
 
 
 def fetch_records(cold: Sequence[UncachedBytes]) -> None:
     """The same for records, whose first field is their size; `size` is the largest plausible one."""
     for part in cold:
-        size = int.from_bytes(_read_ahead(part._replace(size=_SIZE_BYTES)), "big")
+        size = int.from_bytes(read_bytes(part._replace(size=_SIZE_BYTES)), "big")
         if size <= part.size:
-            _read_ahead(part._replace(size=size))
+            read_bytes(part._replace(size=size))
 
 
 def fetch_entries(disk: Disk, path: str, position: int, size: int) -> None:
@@ -183,8 +183,8 @@ def fetch_entries(disk: Disk, path: str, position: int, size: int) -> None:
         file.read(max(size, _READ_AHEAD_BYTES), position)
 
 
-def _read_ahead(part: UncachedBytes) -> bytes:
-    """An unreadable sector is an OSError here; through the mapping it would be a SIGBUS."""
+def read_bytes(part: UncachedBytes) -> bytes:
+    """Nothing if the file is closed. An unreadable sector is an OSError; through the mapping it would be a SIGBUS."""
     try:
         return part.file.read(part.size, part.position)
     except OSError as error:

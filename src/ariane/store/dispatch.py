@@ -39,6 +39,7 @@ _KEYS_MAX = 4096
 _ENTRIES_MAX = 100_000
 
 _NO_QUEUES: dict[int, ConsumeQueue] = {}
+_NEVER = 2**63 - 1
 
 
 ArrivalListener = Callable[[str, int, int, int], None]
@@ -164,19 +165,27 @@ class Dispatcher:
         number, written, known_to = 0, 0, self._queues.max_physical
         is_full = False
         for item in records:
-            if isinstance(item, RecordView):
-                self._replay_record(item)
-                number += 1
-            else:
-                self._queue_simple(item, are_new=is_plain and item.physical[0] >= known_to)
-                self._index_simple(item)
-                number += len(item.physical)
+            number += self._replay_item(item, known_to if is_plain else _NEVER)
             if not is_full and (len(self.keys) >= _KEYS_MAX or number - written >= _ENTRIES_MAX):
                 is_full = self._write_replayed(number - written >= _ENTRIES_MAX, keep_if_full)
                 written = number if number - written >= _ENTRIES_MAX else written
         if not is_full:
             self._write_replayed(False, keep_if_full)
         return number
+
+    def follow(self, records: RecordView | SimpleRecords) -> int:
+        """Dispatches records that have just arrived in the log of a slave; their number. As after an append, queues
+        and index have them in memory, and listeners are notified."""
+        return self._replay_item(records, 0)
+
+    def _replay_item(self, item: RecordView | SimpleRecords, known_to: int) -> int:
+        """`known_to`: records from there on are new to the queues, so only their queue offsets are checked."""
+        if isinstance(item, RecordView):
+            self._replay_record(item)
+            return 1
+        self._queue_simple(item, are_new=item.physical[0] >= known_to)
+        self._index_simple(item)
+        return len(item.physical)
 
     def _write_replayed(self, with_queues: bool, keep_if_full: bool) -> bool:
         """Whether there was no space, and all of it stays in memory."""
@@ -212,24 +221,28 @@ class Dispatcher:
             self.notify({(queue, tags_code): queue.max_offset})
 
     def _queue_simple(self, records: SimpleRecords, are_new: bool) -> None:
-        """`are_new`: after everything the queues knew when the replay began, so only queue offsets are checked."""
-        by_topic, is_plain = self._queues.by_topic, are_new and not self.has_listeners
+        """`are_new`: the queues do not have them, so only queue offsets are checked."""
+        by_topic, arrivals = self._queues.by_topic, Arrivals()
         kept, owners, deleted = list[int](), list[int](), self._deletions.ends
         rows = zip(records.topics, records.queue_ids, records.queue_offsets, records.sys_flags, strict=True)
         for number, (topic, queue_id, queue_offset, sys_flag) in enumerate(rows):
             if sys_flag & _PREPARED or (deleted and records.physical[number] < deleted.get(topic, 0)):
                 continue
             queue = by_topic.get(topic, _NO_QUEUES).get(queue_id)
-            if queue is not None and queue.max_offset == queue_offset and is_plain:
+            if queue is not None and queue.max_offset == queue_offset and are_new:
                 queue.max_offset = queue_offset + 1
                 kept.append(number)
                 owners.append(queue.number)
+                if self.has_listeners:
+                    arrivals[queue, records.facts.tags_codes[number]] = queue_offset + 1
             else:
                 self._add_entries(records, kept, owners)
                 kept, owners = [], []
                 physical, size, tags_code = records.entry(number)
                 self._queue(topic, queue_id, queue_offset, physical, size, tags_code)
         self._add_entries(records, kept, owners)
+        if arrivals:
+            self.notify(arrivals)
 
     def _add_entries(self, records: SimpleRecords, kept: list[int], owners: list[int]) -> None:
         """Adds entries of the records numbered `kept` to their queues, whose `max_offset` counts them already."""

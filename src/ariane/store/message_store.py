@@ -39,7 +39,7 @@ from ariane.store.maintenance.derived_writer import DerivedWriter
 from ariane.store.maintenance.disk_space import WriteRefusal
 from ariane.store.maintenance.flush import Flusher
 from ariane.store.maintenance.recovery import StoreComponents, open_components
-from ariane.store.maintenance.retention import CleanupResult, Retention, RetentionHold
+from ariane.store.maintenance.retention import CleanupResult, LogReader, Retention, RetentionHold
 from ariane.store.read.lookup import Lookup
 from ariane.store.read.reader import Reader
 from ariane.store.settings import StoreSettings
@@ -84,6 +84,8 @@ class MessageStore:
         self._append_ended = 0.0
         self.append_s = 0.0
         """Duration of the last append: a page cache under pressure shows here first."""
+        self._is_following = False
+        self._on_append: Callable[[], None] | None = None
         self._checkpoint = components.checkpoint
         self._entries_planned = self._entries_checkpointed = components.queues.entries_added
         self.derived = DerivedWriter(components, clock)
@@ -175,13 +177,34 @@ class MessageStore:
         return self._timed(self._appender.append_batches, drafts)
 
     def _timed(self, append: Callable[[D], T], drafts: D) -> T:
+        if self._is_following:
+            raise StoreReadOnly("this broker is a slave: it stores what its master sends, and nothing else")
         began = time.monotonic()
         outcome = append(drafts)
         self._append_ended = ended = time.monotonic()
         self.append_s = ended - began
         if self.components.commit_log.max_offset > self.derived.in_time_until:
             self.derived.write_overdue()
+        if self._on_append is not None:
+            self._on_append()
         return outcome
+
+    def on_append(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` after each append, however many messages it had: the log has a new end."""
+        self._on_append = listener
+
+    # --- as a slave -------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """From now on the log is a copy of another, and store/following.py its only writer."""
+        self._is_following = True
+        self.components.commit_log.followed_to = self.components.commit_log.max_offset
+
+    def followed(self, timestamp_ms: int) -> None:
+        """After some records of the log were dispatched; `timestamp_ms` is the store time of the last."""
+        self._appender.timestamp_ms = max(self._appender.timestamp_ms, timestamp_ms)
+        if self.components.commit_log.dispatched_to > self.derived.in_time_until:
+            self.derived.write_overdue()
 
     def delete_topics(self, *topics: str) -> None:
         """Deletes the queues of topics for good: neither recovery nor a rebuild brings their messages back.
@@ -247,19 +270,23 @@ class MessageStore:
         self._entries_planned = components.queues.entries_added
         checkpoint = replace(
             self._checkpoint,
-            dispatched_to=components.commit_log.max_offset,
+            dispatched_to=components.commit_log.dispatched_to,
             store_timestamp_ms=stamp,
             physic_timestamp_ms=stamp,
             logics_timestamp_ms=stamp,
             index_timestamp_ms=stamp,
         )
         checksum_log = components.checksums.make_durable if components.checksums is not None else _no_checksums
-        return CheckpointPass(self.flusher.sync_now, syncs, checksum_log, self._state_to_save(stamp), checkpoint)
+        return CheckpointPass(self._sync_log, syncs, checksum_log, self._state_to_save(stamp), checkpoint)
+
+    def _sync_log(self) -> int:
+        """How far the log is durable, in whole records. Blocks."""
+        return self.components.commit_log.whole_below(self.flusher.sync_now())
 
     def _state_to_save(self, timestamp_ms: int) -> StateToSave:
         components, index = self.components, self.components.index
         return StateToSave(
-            components.commit_log.max_offset,
+            components.commit_log.dispatched_to,
             timestamp_ms,
             components.queues.segment_bytes,
             (0, 0) if index is None else (index.capacity.slots, index.capacity.entries),
@@ -279,12 +306,13 @@ class MessageStore:
 
     def extend_checksums(self, durable_to: int) -> bool:
         """Computes checksums of some durable blocks of the log; whether there are more. For the flush thread."""
-        return self.components.checksums is not None and self.components.checksums.extend(durable_to)
+        checksums, durable_to = self.components.checksums, self.components.commit_log.whole_below(durable_to)
+        return checksums is not None and checksums.extend(durable_to)
 
     @property
     def bytes_since_checkpoint(self) -> int:
         """Bytes of log that recovery would have to scan after a crash."""
-        return self.components.commit_log.max_offset - self._checkpoint.dispatched_to
+        return self.components.commit_log.dispatched_to - self._checkpoint.dispatched_to
 
     @property
     def entries_since_checkpoint(self) -> int:
@@ -299,6 +327,10 @@ class MessageStore:
     def add_retention_hold(self, hold: RetentionHold) -> None:
         """Adds a function that returns the oldest undelivered message: a nearly full disk must not delete it."""
         self._retention.add_retention_hold(hold)
+
+    def add_log_reader(self, needed_from: LogReader) -> None:
+        """Adds a function that returns from where on a slave still needs the log: its files are kept for it."""
+        self._retention.add_log_reader(needed_from)
 
     def clean(self, *, manual: bool = False) -> CleanupResult:
         """Deletes what retention allows, and refuses or accepts writes by the disk's use."""

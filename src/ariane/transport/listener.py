@@ -1,16 +1,22 @@
 """Listening sockets, the socket options of every connection, and the file-descriptor limit."""
 
+import asyncio
 import errno
+import logging
 import resource
 import socket
+from collections.abc import Callable
 
 from ariane.errors import ListenFailed
 from ariane.model.address import Address
+
+log = logging.getLogger(__name__)
 
 ANOTHER_ADDRESS = "another address with --listen HOST:PORT"
 _RESERVED_FILES = 64  # for the process itself: log, store, outgoing connections
 _KEEPALIVE_PROBES = 4
 _KEEPALIVE_INTERVAL_S = 15
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 def listen(address: Address, backlog: int) -> socket.socket:
@@ -32,6 +38,22 @@ def listen_failed(address: Address, error: OSError, note: str = "") -> ListenFai
     else:
         hint = f"It has to be an address of this machine: choose {ANOTHER_ADDRESS}."
     return ListenFailed(f"cannot listen on {address}{note}: {error.strerror}. {hint}")
+
+
+async def accept_forever(listener: socket.socket, accept: Callable[[socket.socket, str], None]) -> None:
+    """Calls `accept` with each new connection and the IP address of its peer."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            accepted, address = await loop.sock_accept(listener)
+        except OSError as error:
+            if error.errno in _OUT_OF_RESOURCES:
+                log.warning("cannot accept connections: out of files or memory", extra={"error": str(error)})
+                await asyncio.sleep(0.1)
+            elif error.errno != errno.ECONNABORTED:  # the peer closed before it was accepted: not our error
+                raise
+            continue
+        accept(accepted, address[0])
 
 
 def set_options(peer: socket.socket, keepalive_idle_s: int) -> None:

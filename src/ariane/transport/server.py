@@ -6,7 +6,6 @@ real clients out.
 """
 
 import asyncio
-import errno
 import logging
 import ssl
 from collections import Counter
@@ -20,14 +19,13 @@ from ariane.clock import Clock
 from ariane.lifecycle import TaskSet, background, every
 from ariane.model.address import Address
 from ariane.transport.connection import Connection, FastPath, Receiver
-from ariane.transport.listener import connection_limit, listen, set_options
+from ariane.transport.listener import accept_forever, connection_limit, listen, set_options
 from ariane.transport.memory_budget import MemoryBudget
-from ariane.transport.settings import TlsMode, TlsSettings, TransportSettings
-from ariane.transport.tls import begins_with_tls, server_context
+from ariane.transport.settings import TlsSettings, TransportSettings
+from ariane.transport.tls import chosen_tls, server_context
 
 log = logging.getLogger(__name__)
 
-_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _SWEEP_INTERVAL_MAX_S = 0.5
 
 
@@ -63,7 +61,6 @@ class Server:
         fast_path: FastPath | None = None,
         memory: MemoryBudget | None = None,
     ) -> None:
-        self._listener = listener
         self._receive = receive
         self._fast_path = fast_path
         self._memory = memory or MemoryBudget(settings.memory_bytes_max)
@@ -96,7 +93,7 @@ class Server:
             server = cls(listener, receive, settings, tls, clock, fast_path, memory)
             async with background(server._sweep_forever):
                 try:
-                    async with background(server._accept_forever):
+                    async with background(partial(accept_forever, listener, server._accept)):
                         yield server
                 finally:
                     await server._drain()
@@ -107,25 +104,14 @@ class Server:
 
     # --- accept -----------------------------------------------------------------------------------------------------
 
-    async def _accept_forever(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, address = await loop.sock_accept(self._listener)
-            except OSError as error:
-                if error.errno in _OUT_OF_RESOURCES:
-                    log.warning("cannot accept connections: out of files or memory", extra={"error": str(error)})
-                    await asyncio.sleep(0.1)
-                elif error.errno != errno.ECONNABORTED:  # the peer closed before it was accepted: not our error
-                    raise
-                continue
-            peer = _Peer(accepted, address[0])
-            if self._make_room(peer.host):
-                self._peers[peer] = None
-                self._per_host[peer.host] += 1
-                self._starting.spawn(self._start(peer))
-            else:
-                accepted.close()
+    def _accept(self, accepted: socket, host: str) -> None:
+        peer = _Peer(accepted, host)
+        if self._make_room(peer.host):
+            self._peers[peer] = None
+            self._per_host[peer.host] += 1
+            self._starting.spawn(self._start(peer))
+        else:
+            accepted.close()
 
     def _make_room(self, host: str) -> bool:
         """Whether there is room for one more from this host; silent connections are closed for it."""
@@ -150,22 +136,13 @@ class Server:
         try:
             set_options(peer.socket, self._settings.keepalive_idle_s)
             async with asyncio.timeout(self._settings.first_frame_timeout_s):
-                context = await self._choose_tls(peer)
+                context = await chosen_tls(peer.socket, self._tls, self._tls_mode)
                 await loop.connect_accepted_socket(partial(self._connection, peer), peer.socket, ssl=context)
         except (OSError, ssl.SSLError, TimeoutError) as error:
             if peer in self._peers:
                 log.info("connection not started", extra={"peer": peer.host, "reason": str(error) or "silent"})
             self._forget(peer)
             peer.close()
-
-    async def _choose_tls(self, peer: _Peer) -> ssl.SSLContext | None:
-        if self._tls is None:
-            return None  # a TLS hello then fails as an oversized frame
-        if await begins_with_tls(peer.socket):
-            return self._tls
-        if self._tls_mode is TlsMode.ENFORCING:
-            raise ConnectionRefusedError("plain text at a server that enforces TLS")
-        return None
 
     def _connection(self, peer: _Peer) -> Connection:
         def opened(connection: Connection) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from socket import MSG_PEEK, socket
 
 from ariane.errors import SettingsError
+from ariane.settings import Secret
 from ariane.transport.settings import ClientAuthentication, TlsMode, TlsSettings
 
 _HELLO = b"\x16"
@@ -36,7 +37,10 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext | None:
 
 
 def client_context(
-    trust: Path | None = None, certificate: Path | None = None, key: Path | None = None
+    trust: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    key_password: Secret | None = None,
 ) -> ssl.SSLContext:
     """Verifies the server against `trust`, or the system's certificates when None is given."""
     context = ssl.create_default_context()
@@ -45,7 +49,10 @@ def client_context(
         _load(trust, lambda: context.load_verify_locations(trust))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if certificate is not None:
-        _load(certificate, lambda: context.load_cert_chain(certificate, key))
+        password = (
+            "" if key_password is None else key_password.reveal()
+        )  # without one, OpenSSL would ask at the terminal
+        _load(certificate, lambda: context.load_cert_chain(certificate, key, password))
     return context
 
 
@@ -54,6 +61,17 @@ def _load(path: Path, step: Callable[[], None]) -> None:
         step()
     except OSError as error:  # ssl.SSLError is one
         raise SettingsError(f"TLS file {path} cannot be used: {error}") from error
+
+
+async def chosen_tls(peer: socket, context: ssl.SSLContext | None, mode: TlsMode) -> ssl.SSLContext | None:
+    """The context for a new connection, by its first byte; None for a plain one. OSError when plain is not allowed."""
+    if context is None:
+        return None  # a TLS hello then fails as an invalid frame
+    if await begins_with_tls(peer):
+        return context
+    if mode is TlsMode.ENFORCING:
+        raise ConnectionRefusedError("plain text at a server that enforces TLS")
+    return None
 
 
 async def begins_with_tls(peer: socket) -> bool:

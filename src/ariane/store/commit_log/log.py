@@ -27,6 +27,7 @@ from ariane.store.blocking_io import (
     fetch_records,
     is_record_cached,
     merge_adjacent,
+    read_bytes,
 )
 from ariane.store.disk import Disk, File
 from ariane.store.layout import offset_name, offset_of
@@ -213,6 +214,9 @@ class CommitLog:
         The store advances it with each checkpoint."""
         self.checks: RecordChecks | None = None
         """Set by the store; None without block checksums."""
+        self.followed_to: int | None = None
+        """At a slave: up to where the log was dispatched, always between two records (store/following.py). None:
+        what is appended is dispatched at once."""
 
     @property
     def segments(self) -> Segments:
@@ -237,6 +241,15 @@ class CommitLog:
         """Whether a thread allocates the next file."""
         return self._preparing is not None and not self._preparing.done()
 
+    @property
+    def dispatched_to(self) -> int:
+        """Queues and index have, at least in memory, all records below this offset."""
+        return self._end if self.followed_to is None else self.followed_to
+
+    def whole_below(self, offset: int) -> int:
+        """`offset`, or what of it is known to be whole records: the log of a slave may end inside of one."""
+        return offset if self.followed_to is None else min(offset, self.followed_to)
+
     def set_end(self, offset: int) -> None:
         """Sets the end of the log that recovery found."""
         self._end = offset
@@ -258,10 +271,34 @@ class CommitLog:
         offset = self._end
         end = offset + len(records)
         assert end <= active.end - BLANK_BYTES_MIN, "ask room() first"
-        self._write(active, records if self._stale_to <= end else bytes(records) + bytes(self._stale_to - end))
+        self._write_over_stale(active, records, end)
+        return offset
+
+    def append_raw(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        """For a slave: bytes of its master's log, which may begin and end inside a record, and fill a file to its end.
+
+        An empty log begins at the first byte of any file. StoreMismatch when they do not fit; StoreFull when they
+        cannot be written; nothing has changed then.
+        """
+        active, size = self._active, self._segments.segment_bytes
+        if offset != self._end and (len(self._segments) or offset % size):
+            raise StoreMismatch(f"bytes of the log at {offset} do not follow its end at {self._end}")
+        file_end = offset - offset % size + size
+        if offset + len(data) > file_end:
+            raise StoreMismatch(
+                f"{len(data)} bytes at {offset} cross the end of a file at {file_end}: the master's log files have "
+                f"another size than {size} bytes; set mappedFileSizeCommitLog alike, and begin with an empty slave"
+            )
+        if active is None or offset == active.end:
+            self._active = active = self._next_segment(offset)
+            self._end = offset
+            self._prepare()
+        self._write_over_stale(active, data, self._end + len(data))
+
+    def _write_over_stale(self, active: Segment, data: bytes | bytearray | memoryview, end: int) -> None:
+        self._write(active, data if self._stale_to <= end else bytes(data) + bytes(self._stale_to - end))
         self._end = end
         self._stale_to = 0
-        return offset
 
     def roll(self) -> None:
         """Ends the active file with a blank record and begins the next. StoreFull, and nothing changed, if not."""
@@ -318,6 +355,18 @@ class CommitLog:
         if segment is None:
             return 0, 0, _NOTHING
         return segment.base, min(segment.end, self._end), segment.file.view()
+
+    def read_raw_steps(self, offset: int, size_max: int) -> IoSteps[bytes]:
+        """Bytes of the log, whatever they are, read by a thread: at most `size_max`, and not beyond their file. None
+        of them when that file is gone. OSError when the disk cannot read them."""
+        segment = self._segments.find(offset)
+        size = 0 if segment is None else min(size_max, segment.end - offset, self._end - offset)
+        if segment is None or size <= 0:
+            return b""
+        pieces: list[bytes] = []
+        part = UncachedBytes(segment.file, offset - segment.base, size)
+        yield lambda: pieces.append(read_bytes(part))
+        return pieces[0]
 
     # --- page cache and checks --------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ariane.errors import StoreCorrupt
+from ariane.errors import StoreCorrupt, StoreMismatch
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE
 from ariane.store.checkpoint import Checkpoint, LastExit
@@ -349,6 +349,12 @@ class LogScan:
     is_next: Callable[[RecordView], bool] = lambda view: False
     """Whether the record is the next of its queue, or in it already: one in a damaged range is used only then, for its
     queue entry; what is read from there is checked again."""
+    limit: int | None = None
+    """At a slave: no record ends behind this offset. What begins before it and is not complete has not arrived yet."""
+    together_max: int = RECORDS_MAX
+    """Records that are checked, and yielded, together."""
+    is_blocked: bool = False
+    """At a slave: what follows is not a record, and none was found behind it so far."""
     end: int = 0
     last_timestamp_ms: int = 0
     records: int = 0
@@ -371,31 +377,47 @@ class LogScan:
             if batch is not None:
                 self.records += len(batch.physical)
                 self.last_timestamp_ms = max(self.last_timestamp_ms, *batch.timestamps_ms)
-                yield batch
                 self.end = position = segment.base + batch.end
+                yield batch
                 continue
-            verdict = verify(segment.file.view(), position - segment.base, size_max=self.size_max)
+            verdict = verify(self._view(segment), position - segment.base, size_max=self.size_max)
             suspect = self._suspect(segment, position, verdict)
             if suspect is not None:
+                self.end = position = position + suspect.size
                 if self._agrees(segment, suspect):
                     self.records += 1
                     yield suspect
-                position += suspect.size
             elif isinstance(verdict, RecordView) and self._is_whole(verdict, position):
                 self.records += 1
                 self.last_timestamp_ms = max(self.last_timestamp_ms, verdict.store_timestamp_ms)
+                self.end = position = position + verdict.size
                 yield verdict
-                position += verdict.size
+            elif self._is_incomplete(verdict):
+                return
             elif isinstance(verdict, BlankRecord) and position + verdict.size == segment.end:
                 position = segment.end
                 continue  # a blank record alone does not move the end: nothing follows it yet
+            elif self.limit is not None and isinstance(verdict, BlankRecord):
+                raise StoreMismatch(
+                    f"the master's log has the end of a file at {position + verdict.size}, where this one has none: "
+                    "its files have another size; set mappedFileSizeCommitLog alike, and begin with an empty slave"
+                )
             elif position < self.durable_to:
                 position = self._pass_corruption(segment, position, verdict)
             elif self.is_in_order and (following := self._following(segment, position, verdict)) is not None:
                 position = self._quarantine(segment, position, following, verdict)
             else:
+                self.is_blocked = self.limit is not None
                 return
             self.end = position
+
+    def _view(self, segment: Segment) -> memoryview:
+        view = segment.file.view()
+        return view if self.limit is None else view[: max(0, self.limit - segment.base)]
+
+    def _is_incomplete(self, verdict: object) -> bool:
+        """Whether more bytes are to arrive before this can be judged."""
+        return self.limit is not None and isinstance(verdict, BrokenRecord) and verdict.fault is Fault.TORN
 
     def _damage_at(self, begin: int, end: int) -> tuple[int, int] | None:
         """The first damaged range that these bytes touch."""
@@ -424,18 +446,21 @@ class LogScan:
         """The next valid record behind an invalid one, not far away. None if only zeros follow, as nearly always."""
         if isinstance(verdict, BrokenRecord) and verdict.fault is Fault.EMPTY:
             return None
-        return _next_record(segment, position, min(position + _RESYNC_BYTES_MAX, segment.end - 1), self.size_max)
+        end = min(position + _RESYNC_BYTES_MAX, segment.end - 1)
+        return _next_record(segment, position, end if self.limit is None else min(end, self.limit), self.size_max)
 
     def _scan_simple(self, segment: Segment, position: int) -> SimpleRecords | None:
         """None when the next record must be checked alone: records of another layout often come in groups."""
         if self._one_by_one:
             self._one_by_one -= 1
             return None
-        view = segment.file.view()
+        view = self._view(segment)
         damage = self._damage_at(position, segment.end) if self.damaged else None
         if damage is not None:
             view = view[: max(0, max(damage[0], position) - segment.base)]
-        batch = scan_simple_records(view, position - segment.base, segment.base, self.size_max, self._together)
+        batch = scan_simple_records(
+            view, position - segment.base, segment.base, self.size_max, min(self._together, self.together_max)
+        )
         count = 0 if batch is None else len(batch.physical)
         self._together = min(max(2 * count, _TOGETHER_MIN), RECORDS_MAX)
         if count < _TOGETHER_MIN:

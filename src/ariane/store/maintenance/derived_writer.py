@@ -76,7 +76,7 @@ class DerivedWriter:
     def __init__(self, components: StoreComponents, clock: Clock) -> None:
         self._components = components
         self._clock = clock
-        self.written_to = components.commit_log.max_offset
+        self.written_to = components.commit_log.dispatched_to
         """The files have the entries of all records below this physical offset."""
         self._entries_written = components.queues.entries_added
         self.in_time_until = self.written_to
@@ -120,7 +120,7 @@ class DerivedWriter:
 
     def write_overdue(self) -> None:
         """Under heavy load, recovery would need seconds for the messages of one pass, so an append writes them."""
-        log_end = self._components.commit_log.max_offset
+        log_end = self._components.commit_log.dispatched_to
         bytes_left = self.written_to + _UNWRITTEN_BYTES_MAX - log_end
         entries_left = self._entries_written + _UNWRITTEN_ENTRIES_MAX - self._components.queues.entries_added
         if bytes_left >= 0 and entries_left >= 0:
@@ -137,7 +137,7 @@ class DerivedWriter:
         self.in_time_until = log_offset
 
     def _write_steps(self) -> IoSteps[None]:
-        components, written_to = self._components, self._components.commit_log.max_offset
+        components, written_to = self._components, self._components.commit_log.dispatched_to
         entries = components.queues.entries_added
         self._due_from = self._clock.monotonic() + min(len(components.queues.dirty) * _PAUSE_S, _PAUSE_S_MAX)
         components.dispatcher.write_index()

@@ -2,7 +2,8 @@
 
 disk_space.py has the limits of the disk's use. The active commit log file is never deleted. Undelivered messages are
 delayed and half messages: no consumer has seen them yet, and the broker knows the oldest of them
-(`add_retention_hold`).
+(`add_retention_hold`). As long as the disk is not full, no file is deleted that a connected slave has not got
+(`add_log_reader`).
 
 Queues and index are trimmed to the log's new beginning; each queue finds its new first offset itself, as
 `ConsumeQueue.correct_min` says (store/consume_queue/queue.py). A slice held by a reader stays valid: unlinking a file
@@ -32,6 +33,10 @@ RetentionHold = Callable[[], IoSteps[int | None]]
 """Returns the physical offset of the oldest record that must be kept; None when there is none."""
 
 
+LogReader = Callable[[], int | None]
+"""Returns the physical offset from where on a connected slave needs the log; None when there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class CleanupResult:
     files: int
@@ -58,11 +63,17 @@ class Retention:
         self._local_hour = local_hour
         self._hours = _hours(settings.delete_when)
         self._holds: list[RetentionHold] = []
+        self._readers: list[LogReader] = []
         self._warned_of = -1  # base of the file last reported as kept
 
     def add_retention_hold(self, hold: RetentionHold) -> None:
         """Adds a function that is called before a file is deleted that is not old enough."""
         self._holds.append(hold)
+
+    def add_log_reader(self, needed_from: LogReader) -> None:
+        """Adds a function that is called before any file is deleted: one that is needed stays, unless the disk is
+        full."""
+        self._readers.append(needed_from)
 
     def clean(self, now_ms: int, dispatched_to: int, *, manual: bool = False) -> IoSteps[CleanupResult]:
         """One pass. `manual`: delete old files whatever the hour. `dispatched_to`: from the checkpoint."""
@@ -99,12 +110,26 @@ class Retention:
                 break
             is_young = now_ms - self._disk.modified_ms(first.path) < self._settings.retention_hours * _HOUR_MS
             is_held = first.end > held_from
+            if self._is_needed(first, use):
+                break
             if is_young and (not use.deletes_young or (is_held and not self._may_lose(first, use))):
                 break
             yield from segments.drop_first_steps()
             dropped += 1
             log.info("commit log file deleted", extra={"file": str(first.path), "forced": use.deletes_young})
         return dropped
+
+    def _is_needed(self, segment: Segment, use: DiskUse) -> bool:
+        needed_from = min((at for reader in self._readers if (at := reader()) is not None), default=segment.end)
+        if needed_from >= segment.end:
+            return False
+        if use.is_full:
+            log.error(
+                "commit log file deleted because the disk is full, although a slave has not got it: the slave has to "
+                "begin anew. Give the store more space",
+                extra={"file": str(segment.path)},
+            )
+        return not use.is_full
 
     def _may_lose(self, segment: Segment, use: DiskUse) -> bool:
         """Whether to delete a file with undelivered messages: only when the broker could not write any more."""

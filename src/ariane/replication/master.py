@@ -1,0 +1,290 @@
+"""The master's end of replication: the port where slaves connect, and the wait for their acknowledgements.
+
+Who may connect: others on this machine, and the addresses of `replication.allowed_peers`. All others must know the
+secret, and so need the native protocol. When there are too many connections, the oldest that has not reported yet is
+closed for a new one, so that silent peers do not keep slaves out.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import IPv6Address, ip_address
+from socket import socket
+from typing import Any
+
+from ariane.clock import Clock
+from ariane.lifecycle import TaskSet, background, every
+from ariane.logs import RepeatedWarnings
+from ariane.model.address import Address
+from ariane.replication.frames import Report
+from ariane.replication.hello import Identity
+from ariane.replication.log_source import LogSource
+from ariane.replication.progress import Acks, AckWaiters, Replicated
+from ariane.replication.settings import ReplicationSettings
+from ariane.replication.slave_link import SlaveLink
+from ariane.store.service import StoreService
+from ariane.transport.listener import accept_forever, listen, set_options
+from ariane.transport.settings import TlsSettings, TransportSettings
+from ariane.transport.tls import chosen_tls, server_context
+
+log = logging.getLogger(__name__)
+
+LINKS_MAX = 64
+_TICK_S_MAX = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveStatus:
+    """One connected slave, for operators."""
+
+    address: str
+    member: int | None
+    """Its brokerId, if it is one of Ariane."""
+    is_native: bool
+    connected_ms: int
+    sent_to: int
+    acknowledged: int
+    dispatched: int | None
+    behind_bytes: int
+
+
+class Master:
+    """Open it with `async with Master.open(...)`. Use on the event loop only."""
+
+    def __init__(
+        self,
+        service: StoreService,
+        settings: ReplicationSettings,
+        identity: Identity,
+        clock: Clock,
+        *,
+        is_sync: bool = False,
+    ) -> None:
+        self.source = LogSource(service)
+        self.settings = settings
+        self.identity = identity
+        self.secret = settings.secret()
+        self.clock = clock
+        self.is_sync = is_sync
+        """Whether sends wait for a slave: SYNC_MASTER."""
+        self.address = Address("", 0)
+        self._networks = settings.allowed_networks
+        self._links: dict[SlaveLink, None] = {}  # oldest first
+        self._dispatched: dict[SlaveLink, int] = {}
+        self._acks: Acks[SlaveLink] = Acks()
+        self._waiters: AckWaiters[asyncio.Future[Replicated]] = AckWaiters()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks = TaskSet()
+        self._is_pumping = False
+        self._warnings = RepeatedWarnings(log)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        address: Address,
+        service: StoreService,
+        settings: ReplicationSettings,
+        identity: Identity,
+        clock: Clock,
+        *,
+        is_sync: bool = False,
+        transport: TransportSettings | None = None,
+        tls: TlsSettings | None = None,
+    ) -> AsyncIterator["Master"]:
+        """Slaves are served while the body runs."""
+        master = cls(service, settings, identity, clock, is_sync=is_sync)
+        transport, tls = transport or TransportSettings(), tls or TlsSettings()
+        context = server_context(tls)
+        with listen(address, transport.backlog) as listener:
+            master.address = Address(*listener.getsockname()[:2])
+            service.store.on_append(master.appended)
+            service.store.add_log_reader(master.needed_from)
+            tick_s = min(_TICK_S_MAX, settings.heartbeat_interval_s / 2, settings.housekeeping_interval_s / 4)
+            start = partial(master._start, context=context, tls=tls, transport=transport)
+            jobs = (partial(accept_forever, listener, partial(master._accept, start)),)
+            async with background(*jobs, partial(every, clock, tick_s, master._tick, tick_s)):
+                try:
+                    yield master
+                finally:
+                    master._close()
+                    await master._tasks.wait()
+
+    # --- for the broker ---------------------------------------------------------------------------------------------
+
+    def appended(self) -> None:
+        """The log has a new end. Slaves get it when this event-loop iteration is over, all of it at once."""
+        if self._links and not self._is_pumping:
+            self._is_pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._is_pumping = False
+        for link in tuple(self._links):
+            link.pump()
+
+    def is_replicated(self, end: int) -> bool:
+        """Whether a slave has all records below `end`."""
+        return end <= self._acks.best
+
+    async def replicated(self, end: int) -> Replicated:
+        """Waits until a slave has all records below `end`, if there is one and it is not too far behind."""
+        outcome = self._acks.outcome(end, self.source.end, self.settings.fall_behind_bytes_max)
+        if outcome is not None:
+            return outcome
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Replicated] = loop.create_future()
+        self._waiters.add(future, end, loop.time() + self.settings.slave_timeout_s)
+        self._set_timer()
+        return await future
+
+    def needed_from(self) -> int | None:
+        """The first byte of the log that a connected slave does not have; None without one. For retention."""
+        needed = [max(acked, link.started_at) for link in self._links if (acked := self._acks.of(link)) is not None]
+        return min(needed, default=None)
+
+    def slaves(self) -> list[SlaveStatus]:
+        return list(self._statuses())
+
+    def _statuses(self) -> Iterator[SlaveStatus]:
+        for link in self._links:
+            acked = self._acks.of(link)
+            if acked is not None:
+                yield SlaveStatus(
+                    link.peer,
+                    link.member,
+                    link.is_native,
+                    link.connected_ms,
+                    link.sent_to,
+                    acked,
+                    self._dispatched.get(link),
+                    self.source.end - acked,
+                )
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    def _accept(self, start: partial[Coroutine[Any, Any, None]], accepted: socket, host: str) -> None:
+        is_trusted = self._is_trusted(host)
+        if not is_trusted and self.secret is None:
+            self._warnings.warning(
+                "a connection to the replication port was refused: its address is not in replication.allowed_peers",
+                host,
+                {"peer": host},
+            )
+            accepted.close()
+        elif not self._has_room():
+            self._warnings.warning("a connection to the replication port was refused: too many", "", {"peer": host})
+            accepted.close()
+        else:
+            link = SlaveLink(self, host, is_trusted=is_trusted)
+            self._links[link] = None
+            self._tasks.spawn(start(link, accepted))
+
+    def _is_trusted(self, host: str) -> bool:
+        address = ip_address(host.partition("%")[0])
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return address.is_loopback or any(address in network for network in self._networks)
+
+    def _has_room(self) -> bool:
+        if len(self._links) < LINKS_MAX:
+            return True
+        silent = next((link for link in self._links if not link.is_streaming), None)
+        if silent is None:
+            return False
+        self._forget(silent)
+        silent.close("a new connection takes its place: it has not reported")
+        return True
+
+    async def _start(
+        self,
+        link: SlaveLink,
+        accepted: socket,
+        context: ssl.SSLContext | None,
+        tls: TlsSettings,
+        transport: TransportSettings,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            set_options(accepted, transport.keepalive_idle_s)
+            async with asyncio.timeout(self.settings.housekeeping_interval_s):
+                chosen = await chosen_tls(accepted, context, tls.mode)
+                await loop.connect_accepted_socket(lambda: link, accepted, ssl=chosen)
+        except (OSError, TimeoutError, asyncio.CancelledError) as error:
+            accepted.close()
+            self._forget(link)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            self._warn(link, str(error) or "it was silent")
+            return
+        if link not in self._links:  # another took its place
+            link.close()
+
+    def reported(self, link: SlaveLink, report: Report) -> None:
+        if link.is_native:
+            self._dispatched[link] = report.dispatched
+        if link in self._links and self._acks.report(link, report.end):
+            for future in self._waiters.acknowledged(self._acks.best):
+                if not future.done():
+                    future.set_result(Replicated.YES)
+
+    def welcomed(self, link: SlaveLink) -> None:
+        """An older connection of the same slave is dead, even if nobody has noticed."""
+        for other in tuple(self._links):
+            if other is not link and other.member is not None and other.member == link.member:
+                self._forget(other)
+                other.close("the slave has connected again")
+
+    def closed(self, link: SlaveLink, reason: str | None) -> None:
+        was_streaming = self._acks.of(link) is not None
+        self._forget(link)
+        if reason is not None:
+            self._warn(link, reason)
+        elif was_streaming:
+            log.info("slave disconnected", extra={"slave": link.peer, "id": link.member})
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.spawn(work)
+
+    def _forget(self, link: SlaveLink) -> None:
+        self._links.pop(link, None)
+        self._dispatched.pop(link, None)
+        self._acks.drop(link)
+
+    def _warn(self, link: SlaveLink, reason: str) -> None:
+        fields = {"peer": link.peer, "reason": reason}
+        self._warnings.warning("replication connection closed", (link.host, reason[:40]), fields)
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        for link in tuple(self._links):
+            if link.is_open:
+                link.tick()
+
+    def _set_timer(self) -> None:
+        deadline = self._waiters.next_deadline
+        if self._timer is None and deadline is not None:
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._finish(self._waiters.expired(asyncio.get_running_loop().time()))
+        self._set_timer()
+
+    def _finish(self, futures: list["asyncio.Future[Replicated]"]) -> None:
+        for future in futures:
+            if not future.done():
+                future.set_result(Replicated.TIMEOUT)
+
+    def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._finish(self._waiters.all())
+        for link in tuple(self._links):
+            link.close()
+        self._tasks.cancel()
