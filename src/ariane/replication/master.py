@@ -168,7 +168,7 @@ class Master:
     # --- connections ------------------------------------------------------------------------------------------------
 
     def _accept(self, start: partial[Coroutine[Any, Any, None]], accepted: socket, host: str) -> None:
-        is_trusted = self._is_trusted(host)
+        is_trusted = self.is_trusted(host)
         if not is_trusted and self.secret is None:
             self._warnings.warning(
                 "a connection to the replication port was refused: its address is not in replication.allowed_peers",
@@ -184,7 +184,8 @@ class Master:
             self._links[link] = None
             self._tasks.spawn(start(link, accepted))
 
-    def _is_trusted(self, host: str) -> bool:
+    def is_trusted(self, host: str) -> bool:
+        """Whether a peer of this IP address needs no authentication."""
         address = ip_address(host.partition("%")[0])
         if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
