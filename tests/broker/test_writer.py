@@ -243,9 +243,9 @@ async def test_with_sync_flush_a_message_is_durable_when_the_disk_says_so(tmp_pa
         writer = MessageWriter(service, settings, clock)
         appended = writer.put(message())
         assert not writer.is_safe(appended)
-        assert await writer.durable(appended) is ResponseCode.SUCCESS
+        assert await writer.settled(appended) is ResponseCode.SUCCESS
         assert writer.is_safe(appended)
-        assert await writer.durable([]) is ResponseCode.SUCCESS
+        assert await writer.settled([]) is ResponseCode.SUCCESS
 
 
 async def test_with_async_flush_nobody_waits(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ async def test_with_async_flush_nobody_waits(tmp_path: Path) -> None:
         writer = MessageWriter(service, settings, clock)
         appended = writer.put(message())
         assert writer.is_safe(appended)
-        assert await writer.durable(appended) is ResponseCode.SUCCESS
+        assert await writer.settled(appended) is ResponseCode.SUCCESS
 
 
 async def test_a_sync_that_takes_too_long_is_a_flush_disk_timeout(
@@ -266,8 +266,8 @@ async def test_a_sync_that_takes_too_long_is_a_flush_disk_timeout(
         writer = MessageWriter(service, settings, clock)
         with gate.held():
             appended = writer.put(message())
-            assert await writer.durable(appended) is ResponseCode.FLUSH_DISK_TIMEOUT
-            assert await writer.durable(appended, wait=False) is ResponseCode.SUCCESS
+            assert await writer.settled(appended) is ResponseCode.FLUSH_DISK_TIMEOUT
+            assert await writer.settled(appended, wait=False) is ResponseCode.SUCCESS
             assert writer.waiting == 0
 
 
@@ -279,7 +279,7 @@ async def test_a_failed_sync_is_never_taken_for_success(tmp_path: Path, monkeypa
         gate.fail()
         appended = writer.put(message())
         with pytest.raises(StoreReadOnly):
-            await writer.durable(appended)
+            await writer.settled(appended)
 
 
 async def test_who_waits_and_for_how_long_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ async def test_who_waits_and_for_how_long_is_known(tmp_path: Path, monkeypatch: 
         with gate.held():
             appended = writer.put(message())
             assert (writer.waiting, writer.longest_wait_ms) == (0, 0)
-            waiter = asyncio.ensure_future(writer.durable(appended))
+            waiter = asyncio.ensure_future(writer.settled(appended))
             await clock.advance(0.3)
             assert (writer.waiting, writer.longest_wait_ms) == (1, 300)
         assert await waiter is ResponseCode.SUCCESS

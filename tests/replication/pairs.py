@@ -16,6 +16,7 @@ from ariane.store.following import FollowingLog
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType, StoreSettings
+from ariane.transport.settings import TlsSettings
 from tests.store.stores import HOST
 from tests.transport.peers import LOOPBACK
 
@@ -39,7 +40,7 @@ async def a_master(
     service: StoreService, identity: Identity = IDENTITY, *, clock: Clock | None = None, tls: Any = None, **changes: Any
 ) -> AsyncIterator[Master]:
     settings = ReplicationSettings(**changes)
-    async with Master.open(LOOPBACK, service, settings, identity, clock or Clock(), is_sync=True, tls=tls) as master:
+    async with Master.open(LOOPBACK, service, settings, identity, clock or Clock(), tls=tls) as master:
         yield master
 
 
@@ -62,11 +63,13 @@ async def a_slave(
     find: Guide,
     identity: Identity = IDENTITY,
     member: int = 1,
+    *,
+    certificate: TlsSettings | None = None,
     **changes: Any,
 ) -> AsyncIterator[Slave]:
     settings = ReplicationSettings(**changes)
     following = FollowingLog(service.store)
-    async with Slave.open(following, settings, identity, member, find, Clock()) as slave:
+    async with Slave.open(following, settings, identity, member, find, Clock(), tls=certificate) as slave:
         yield slave
 
 

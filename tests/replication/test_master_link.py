@@ -173,6 +173,9 @@ async def test_an_idle_slave_reports_now_and_then(tmp_path: Path) -> None:
         written: list[bytes] = []
 
         class Transport(asyncio.Transport):
+            def is_closing(self) -> bool:
+                return False
+
             def write(self, data: bytes | bytearray | memoryview) -> None:
                 written.append(bytes(data))
 

@@ -322,3 +322,26 @@ async def test_a_restarted_slave_replaces_its_old_connection(master_store: Store
             await stack.enter_async_context(a_slave(service, find, member=1))
             await until(lambda: bool(master.slaves()))
         await until(lambda: len(master.slaves()) == 1)
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["classic", "native"])
+def test_master_and_slave_run_on_uvloop_as_servers_do(tmp_path: Path, native: bool) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def run() -> None:
+        async with (
+            running_store(tmp_path / "master") as master_service,
+            running_store(tmp_path / "slave") as slave_service,
+        ):
+            for _ in range(3):
+                async with a_master(master_service) as master:
+                    find = Guide(str(master.address), native=native)
+                    async with a_slave(slave_service, find) as slave:
+                        await until(master.slaves)
+                        for _ in range(20):
+                            assert await master.replicated(send(master_service, 20)) is Replicated.YES
+                        await until(lambda: is_level(master_service, slave))
+            assert_equal(master_service, slave_service)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())

@@ -145,7 +145,7 @@ class Coalescer:
             return
         self._groups, self._bytes = [], 0
         written = [(group, group.write()) for group in groups]
-        is_safe = not self._writer.is_sync or (is_last and self._sync_here(groups))
+        is_safe = not self._writer.must_wait or (is_last and self._sync_here(groups))
         responses: dict[Connection, list[bytes]] = {}
         waiting: list[_Waiting] = []
         for group, results in written:
@@ -179,11 +179,11 @@ class Coalescer:
         for connection in {connection for _, connection, _ in waiting}:
             connection.hold_request()
         messages = sum(len(sink.appended(result)) for sink, _, pairs in waiting for _, result in pairs)
-        self._writer.when_durable(messages, partial(_answer, waiting))
+        self._writer.when_settled(messages, partial(_answer, waiting))
 
 
 _Waiting = tuple[Sink[Any, Any], Connection, list[tuple[Any, Any]]]
-"""Items of one connection that are stored and wait for a sync, with their results."""
+"""Items of one connection that are stored and wait for a sync or a slave, with their results."""
 
 
 def _split(

@@ -30,6 +30,7 @@ from ariane.store.blocking_io import IoSteps
 from ariane.store.checkpoint import LastExit
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.disk import Disk, RealDisk
+from ariane.store.following import FollowingLog
 from ariane.store.layout import Layout
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
@@ -64,6 +65,8 @@ class Components:
     store_host: bytes
     access: AccessControl | None
     store: StoreService
+    following: FollowingLog | None
+    """At a slave: its log, which takes what the master sends."""
     topics: Topics
     groups: Groups
     offsets: ConsumerOffsets
@@ -92,11 +95,14 @@ class Components:
             memory = MemoryBudget(settings.transport.memory_bytes_max)
             creations = CreationLimit(settings, clock)
             topics = Topics(settings, tables.file("topics.json"), clock, creations)
-            await topics.check_stored(store.store.components.queues.topics())
+            if not settings.is_slave:  # a slave gets its tables from the master
+                await topics.check_stored(store.store.components.queues.topics())
             groups = Groups(settings, tables.file("subscriptionGroup.json"), clock, creations)
             offsets = ConsumerOffsets(tables.file("consumerOffset.json"), tables.offset_journal(store), clock.monotonic)
-            _keep_offsets_of_lost_queues(offsets, topics, store.store)
-            offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))
+            following = FollowingLog(store.store) if settings.is_slave else None
+            if following is None:  # the offsets of a slave are those of the master, and may be ahead of its log
+                _keep_offsets_of_lost_queues(offsets, topics, store.store)
+                offsets.clamp_to_queue_ends(partial(_queue_end, store.store.components.queues))
             clients = Clients(RebalanceNotifier(settings, groups.get).members_changed)
             counters = Counters()
             writer = MessageWriter(store, settings, clock, counters)
@@ -135,6 +141,7 @@ class Components:
                     store_host=store_host,
                     access=access,
                     store=store,
+                    following=following,
                     topics=topics,
                     groups=groups,
                     offsets=offsets,

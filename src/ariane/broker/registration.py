@@ -15,7 +15,7 @@ import dataclasses
 import logging
 import re
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,6 +46,10 @@ log = logging.getLogger(__name__)
 
 _UNREGISTER_TIMEOUT_S = 1.0  # a stop must not wait for a nameserver that is gone
 _RETRY_LONGEST_S = 5.0
+
+
+OnMaster = Callable[[str | None, str | None], None]
+"""Gets the master's address and that of its replication port; None when the nameserver knows no master."""
 
 
 @dataclass(eq=False, slots=True)
@@ -85,14 +89,21 @@ class Registration:
         self._clock = clock
         self._nameservers = [_Nameserver(address) for address in settings.nameservers]
         self._encoded: tuple[DataVersion, int, bytes, int] | None = None
+        self._on_master: OnMaster | None = None
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: BrokerSettings, topics: Topics, clock: Clock) -> AsyncIterator["Registration"]:
-        """Enters the body after one attempt per nameserver, so that clients find the topics of a ready broker."""
+    async def open(
+        cls, settings: BrokerSettings, topics: Topics, clock: Clock, on_master: OnMaster | None = None
+    ) -> AsyncIterator["Registration"]:
+        """Enters the body after one attempt per nameserver, so that clients find the topics of a ready broker.
+
+        `on_master`, of a slave, is called with what a nameserver says about its master.
+        """
         no_handlers = Dispatcher(HandlerTable.of()).receive
         async with Pool.open(settings.transport, clock, no_handlers) as pool:
             registration = cls(settings, topics, pool, clock)
+            registration._on_master = on_master
             topics.on_change(lambda _: registration.make_due())
             topics.announce_by(registration.announced)
             async with background(*registration._jobs()):
@@ -162,13 +173,15 @@ class Registration:
 
     async def _register(self, nameserver: _Nameserver) -> None:
         change = self._topics.version.counter
-        if nameserver.is_registered and not self._settings.force_register and not await self._is_outdated(nameserver):
+        may_skip = nameserver.is_registered and not self._settings.force_register and not self._settings.is_slave
+        if may_skip and not await self._is_outdated(nameserver):
             nameserver.known_change = change
             return
         change = self._topics.version.counter
         body, crc = await self._body()
         request = RegisterBroker(
             **self._identity(),
+            ha_server_addr=str(self._settings.advertised_replication),
             compressed=self._settings.compressed_register,
             body_crc32=crc,
             body=body,
@@ -176,7 +189,9 @@ class Registration:
         response = await self._caller.call(nameserver.address, request, self._settings.register_timeout_s)
         nameserver.known_change = change
         await self._on_success(nameserver)
-        if response.body is not None and self._decides_order_flags(nameserver):
+        if self._on_master is not None and self._is_first_registered(nameserver):
+            self._on_master(response.master_addr, response.ha_server_addr)
+        if response.body is not None and self._is_first_registered(nameserver):
             self._topics.apply_order_configs(response.body.table)
 
     async def _is_outdated(self, nameserver: _Nameserver) -> bool:
@@ -184,8 +199,8 @@ class Registration:
         request = QueryDataVersion(**self._identity(), body=self._topics.version)
         return (await self._caller.call(nameserver.address, request, self._settings.register_timeout_s)).changed
 
-    def _decides_order_flags(self, nameserver: _Nameserver) -> bool:
-        """The first registered nameserver decides which topics are ordered: if several disagree, flags would flap."""
+    def _is_first_registered(self, nameserver: _Nameserver) -> bool:
+        """The first one decides which topics are ordered, and who the master is: if several disagree, it would flap."""
         return nameserver is next(candidate for candidate in self._nameservers if candidate.is_registered)
 
     async def _body(self) -> tuple[bytes, int]:

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,80 +31,19 @@ from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.handler import SendHandlers
 from ariane.broker.send.reply import ReplyHandlers, ReplyPusher
 from ariane.broker.send.responses import SendResponses
-from ariane.broker.settings import VIP_PORT_DISTANCE, BrokerSettings, MetricsExporter
+from ariane.broker.settings import VIP_PORT_DISTANCE, BrokerRole, BrokerSettings, MetricsExporter
 from ariane.broker.transactions.outcomes import TransactionHandlers
 from ariane.clock import Clock
-from ariane.errors import ListenFailed
 from ariane.model.address import Address
+from ariane.replication.hello import Identity
+from ariane.replication.metadata import Tables
+from ariane.replication.role import Replication, ReplicationRole
+from ariane.replication.slave_guard import Guards, at_slave
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
 from ariane.transport.exposure import exposed_hosts, exposure_logged
-from ariane.transport.listener import listen_failed
+from ariane.transport.reserved_ports import reserved_ports
 from ariane.transport.server import Server
-
-# --- ports ------------------------------------------------------------------------------------------------------------
-#
-# A broker has a main port and a VIP port two below it. Both are bound before the store is opened, so that a port in use
-# is reported at once and not after a recovery of minutes, and so that no other process takes one of a free pair.
-# Binding is not listening: no client is accepted yet.
-
-_ATTEMPTS = 100
-_VIP = f" (the VIP port, {VIP_PORT_DISTANCE} below the main one)"
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    port: int
-    _held: ExitStack
-
-    def release(self) -> None:
-        """Just before the servers listen on the ports themselves."""
-        self._held.close()
-
-
-@contextmanager
-def reserved_ports(host: str, port: int) -> Iterator[Reservation]:
-    """Holds `port` and its VIP port, or a free pair for port 0. ListenFailed when one is taken."""
-    with ExitStack() as held:
-        yield Reservation(_hold_pair(host, port, held), held)
-
-
-def _hold_pair(host: str, port: int, held: ExitStack) -> int:
-    if port:
-        held.enter_context(_bind(Address(host, port), ""))
-        held.enter_context(_bind(Address(host, port - VIP_PORT_DISTANCE), _VIP))
-        return port
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return _hold_free_pair(host, held)
-        except ListenFailed:
-            continue
-    return _hold_free_pair(host, held)
-
-
-def _hold_free_pair(host: str, held: ExitStack) -> int:
-    with ExitStack() as pair:
-        main = pair.enter_context(_bind(Address(host, 0), ""))
-        port: int = main.getsockname()[1]
-        pair.enter_context(_bind(Address(host, port - VIP_PORT_DISTANCE), _VIP))
-        held.enter_context(pair.pop_all())
-    return port
-
-
-def _bind(address: Address, note: str) -> socket.socket:
-    try:
-        family, *_ = socket.getaddrinfo(address.host or "0.0.0.0", address.port, type=socket.SOCK_STREAM)[0]  # noqa: S104
-    except socket.gaierror as error:
-        raise listen_failed(address, error, note) from error
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a broker that has just stopped is free
-        bound.bind((address.host, address.port))
-    except OSError as error:
-        bound.close()
-        raise listen_failed(address, error, note) from error
-    return bound
-
 
 # --- handlers ---------------------------------------------------------------------------------------------------------
 
@@ -141,11 +79,10 @@ def handler_table(parts: Components) -> HandlerTable:
 
 
 def dispatcher_of(parts: Components) -> Dispatcher:
-    """All handlers, behind access control if it is on."""
+    """All handlers, behind access control if it is on. A slave refuses what would write."""
     table, access = handler_table(parts), parts.access
-    if access is None:
-        return Dispatcher(table)
-    return Dispatcher(table, access.guard, access.admits_frame, access.signatures.frame_left)
+    guards = Guards() if access is None else Guards(access.guard, access.admits_frame, access.signatures.frame_left)
+    return Dispatcher(table, *(at_slave(guards) if parts.settings.is_slave else guards))
 
 
 # --- the broker -------------------------------------------------------------------------------------------------------
@@ -163,6 +100,7 @@ class Broker:
     registration: Registration
     metrics: Address | None
     """Of the metrics endpoint, when there is one."""
+    replication: Replication
 
 
 async def serve(
@@ -188,7 +126,7 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
     pulls there.
     """
     exposed = exposed_hosts(_hosts(settings), access_control=settings.acl_enable, insecure=settings.insecure)
-    with reserved_ports(settings.host, settings.port) as ports, metrics_listener(settings) as metrics_socket:
+    with reserved_ports(settings.ports) as ports, metrics_listener(settings) as metrics_socket:
         placed = await resolve_advertised_address(settings, ports.port)
         settings = placed.settings
         async with Components.open(settings, clock, placed.store_host) as parts:
@@ -205,15 +143,29 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
             main, vip = settings.port, settings.port - VIP_PORT_DISTANCE
             ports.release()
             async with (
+                _replicating(parts) as replicating,
                 MetricsServer.open(metrics_socket, parts) as metrics,
                 open_server(Address(settings.host, vip)),
                 open_server(Address(settings.host, main)) as server,
                 exposure_logged("broker", exposed, clock),
                 _responding_at_the_end(parts.pull_waiters),
-                Registration.open(settings, parts.topics, clock) as registration,
+                Registration.open(settings, parts.topics, clock, replicating.on_master) as registration,
             ):
+                replicating.ask_nameservers_by(registration.make_due)
                 log.info("broker started", extra={"broker": settings.name, "address": str(settings.advertised)})
-                yield Broker(server.address, settings, parts, registration, metrics.address if metrics else None)
+                metrics_address = metrics.address if metrics else None
+                yield Broker(server.address, settings, parts, registration, metrics_address, replicating)
+
+
+def _replicating(parts: Components) -> AbstractAsyncContextManager[Replication]:
+    settings = parts.settings
+    identity = Identity(settings.cluster, settings.name, settings.store.segment_bytes)
+    role = ReplicationRole(settings.replication, identity, parts.clock, settings.transport, settings.tls)
+    if parts.following is None:
+        waiting = parts.writer if settings.role is BrokerRole.SYNC_MASTER else None
+        return role.master(Address(settings.host, settings.replication_port), parts.store, waiting)
+    tables = Tables(parts.topics.copy, parts.groups.copy, parts.offsets.copy, parts.delayed.copy_offsets)
+    return role.slave(settings.broker_id, parts.following, tables)
 
 
 def _hosts(settings: BrokerSettings) -> dict[str, str]:

@@ -227,6 +227,17 @@ class Topics:
         self._changed((topic,), None)
         return True
 
+    async def copy(self, table: TopicTable) -> None:
+        """Takes over the master's table, at a slave, with its version, and saves it. Invalid topics are left out."""
+        if table.data_version == self.version:
+            return
+        self._configs = {
+            name: config for name, config in table.topic_config_table.items() if topic_name_problem(name) is None
+        }
+        self._changed((), None)
+        self.version = table.data_version
+        await self.saved()
+
     def for_send(
         self, topic: str, default_topic: str, queues_requested: int, creator: Connection | None = None
     ) -> TopicConfig:

@@ -44,6 +44,8 @@ from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError, StoreFull, StoreReadOnly
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, TIMER, parse_levels
+from ariane.replication.master import Master
+from ariane.replication.progress import Replicated
 from ariane.store.append.appender import AppendResult
 from ariane.store.append.batch import AppendedBatch, DraftBatch, DraftBatchGroup
 from ariane.store.append.draft import Appended, Draft
@@ -218,8 +220,18 @@ def _number(properties: dict[str, str], name: str) -> int | None:
 _WAIT = Property.WAIT
 
 
+_REPLICATED = {
+    Replicated.YES: None,
+    Replicated.NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    Replicated.TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+}
+
+
+Respond = Callable[[ResponseCode | StoreError], None]
+
+
 class MessageWriter:
-    """For the event loop alone; only `durable` waits."""
+    """For the event loop alone; only `settled` waits."""
 
     def __init__(
         self, service: StoreService, settings: BrokerSettings, clock: Clock, counters: Counters | None = None
@@ -230,7 +242,10 @@ class MessageWriter:
         self._settings = settings
         self._clock = clock
         self._levels_ms = parse_levels(settings.store.message_delay_levels)
-        self.is_sync = service.store.settings.flush_disk_type is FlushDiskType.SYNC
+        self._is_sync = service.store.settings.flush_disk_type is FlushDiskType.SYNC
+        self._master: Master | None = None
+        self.must_wait = self._is_sync
+        """Whether a stored message is settled only later: after a sync of the disk, or when a slave has it."""
         self._waiting: dict[int, float] = {}
         self._waiting_messages = 0
         self._tickets = itertools.count()
@@ -315,20 +330,28 @@ class MessageWriter:
     def _rules(self) -> DelayRules:
         return DelayRules(self._levels_ms, self._settings.timer_enable, self._settings.timer_delay_max_s)
 
-    # --- until it is durable ------------------------------------------------------------------------------------------
+    # --- until it is settled ------------------------------------------------------------------------------------------
+
+    def wait_for_slaves(self, master: Master) -> None:
+        """Messages are settled only when a slave has them: SYNC_MASTER."""
+        self._master, self.must_wait = master, True
 
     def is_safe(self, appended: Appended) -> bool:
-        """Whether there is nothing to wait for: a sync has covered it, or flushDiskType does not ask for one."""
-        return not self.is_sync or appended.end <= self.store.flusher.flushed_to
+        """Whether there is nothing to wait for: a sync and a slave have it, as far as the settings ask for them."""
+        if not self.must_wait:
+            return True
+        is_durable = not self._is_sync or appended.end <= self.store.flusher.flushed_to
+        return is_durable and (self._master is None or self._master.is_replicated(appended.end))
 
-    async def durable(self, appended: Appended | Sequence[Appended], *, wait: bool = True) -> ResponseCode:
-        """SUCCESS, or FLUSH_DISK_TIMEOUT: it is stored, but no sync has covered it in time.
+    async def settled(self, appended: Appended | Sequence[Appended], *, wait: bool = True) -> ResponseCode:
+        """SUCCESS, or why it is stored and yet not as safe as the settings promise: FLUSH_DISK_TIMEOUT, no sync in
+        time; FLUSH_SLAVE_TIMEOUT, no slave has it in time; SLAVE_NOT_AVAILABLE, there is none to wait for.
 
         `wait` is `wants_durable(properties)`. StoreReadOnly when the sync failed: what is on the disk is unknown then,
         and the producer must not take the message for sent.
         """
         outcomes = [appended] if isinstance(appended, Appended) else list(appended)
-        if not wait or not self.is_sync or not outcomes:
+        if not wait or not self.must_wait or not outcomes:
             return ResponseCode.SUCCESS
         future: asyncio.Future[ResponseCode] = asyncio.get_running_loop().create_future()
 
@@ -340,15 +363,31 @@ class MessageWriter:
             else:
                 future.set_result(outcome)
 
-        self.when_durable(len(outcomes), respond, max(record.end for record in outcomes))
+        self.when_settled(len(outcomes), respond, max(record.end for record in outcomes))
         return await future
 
-    def when_durable(
-        self, messages: int, respond: Callable[[ResponseCode | StoreError], None], end: int | None = None
-    ) -> None:
+    def when_settled(self, messages: int, respond: Respond, end: int | None = None) -> None:
         """The same for all that was written, or up to `end`: `respond` gets the code or the error, perhaps now.
 
-        `messages` wait for it. And only with SYNC_FLUSH."""
+        `messages` wait for it. Only where they `must_wait`."""
+        end = self.store.components.commit_log.max_offset if end is None else end
+        if self._master is None:
+            self._when_durable(messages, respond, end)
+            return
+        replicated = self._master.replicated(end)  # both waits begin now
+
+        def durable(outcome: ResponseCode | StoreError) -> None:
+            if isinstance(outcome, StoreError):
+                respond(outcome)
+            else:
+                replicated.add_done_callback(lambda done: respond(_REPLICATED[done.result()] or outcome))
+
+        if self._is_sync:
+            self._when_durable(messages, durable, end)
+        else:
+            durable(ResponseCode.SUCCESS)
+
+    def _when_durable(self, messages: int, respond: Respond, end: int) -> None:
         ticket = next(self._tickets)
         self._waiting_messages += messages
         began = self._waiting[ticket] = self._clock.monotonic()
@@ -362,12 +401,14 @@ class MessageWriter:
             else:
                 respond(ResponseCode.FLUSH_DISK_TIMEOUT if isinstance(error, TimeoutError) else error)
 
-        self._service.when_durable(self.store.components.commit_log.max_offset if end is None else end, done)
+        self._service.when_durable(end, done)
 
     def sync_here(self, messages: int) -> bool:
-        """Syncs on the event loop if that is short; whether all that was written is durable. `messages` waited for it.
+        """Syncs on the event loop if that is short; whether all that was written is settled. `messages` waited for it.
 
         For the end of an event-loop iteration."""
+        if self._master is not None:
+            return False
         began = self._clock.monotonic()
         if not self._service.sync_here():
             return False

@@ -1,5 +1,6 @@
 """What a master reads of its log for its slaves: raw bytes, which may begin and end inside a record."""
 
+from ariane.store.blocking_io import IoSteps, UncachedBytes, read_bytes
 from ariane.store.service import StoreService
 
 
@@ -39,4 +40,14 @@ class LogSource:
 
     async def read(self, offset: int, size_max: int) -> bytes:
         """The same, read by a thread. OSError when the disk cannot read it."""
-        return await self._service.run(self._log.read_raw_steps(offset, size_max))
+        return await self._service.run(self._read_steps(offset, size_max))
+
+    def _read_steps(self, offset: int, size_max: int) -> IoSteps[bytes]:
+        segment = self._log.segments.find(offset)
+        size = 0 if segment is None else min(size_max, segment.end - offset, self.end - offset)
+        if segment is None or size <= 0:
+            return b""
+        pieces: list[bytes] = []
+        part = UncachedBytes(segment.file, offset - segment.base, size)
+        yield lambda: pieces.append(read_bytes(part))
+        return pieces[0]

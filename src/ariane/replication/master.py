@@ -61,16 +61,12 @@ class Master:
         settings: ReplicationSettings,
         identity: Identity,
         clock: Clock,
-        *,
-        is_sync: bool = False,
     ) -> None:
         self.source = LogSource(service)
         self.settings = settings
         self.identity = identity
         self.secret = settings.secret()
         self.clock = clock
-        self.is_sync = is_sync
-        """Whether sends wait for a slave: SYNC_MASTER."""
         self.address = Address("", 0)
         self._networks = settings.allowed_networks
         self._links: dict[SlaveLink, None] = {}  # oldest first
@@ -92,12 +88,11 @@ class Master:
         identity: Identity,
         clock: Clock,
         *,
-        is_sync: bool = False,
         transport: TransportSettings | None = None,
         tls: TlsSettings | None = None,
     ) -> AsyncIterator["Master"]:
         """Slaves are served while the body runs."""
-        master = cls(service, settings, identity, clock, is_sync=is_sync)
+        master = cls(service, settings, identity, clock)
         transport, tls = transport or TransportSettings(), tls or TlsSettings()
         context = server_context(tls)
         with listen(address, transport.backlog) as listener:
@@ -131,16 +126,17 @@ class Master:
         """Whether a slave has all records below `end`."""
         return end <= self._acks.best
 
-    async def replicated(self, end: int) -> Replicated:
-        """Waits until a slave has all records below `end`, if there is one and it is not too far behind."""
-        outcome = self._acks.outcome(end, self.source.end, self.settings.fall_behind_bytes_max)
-        if outcome is not None:
-            return outcome
+    def replicated(self, end: int) -> "asyncio.Future[Replicated]":
+        """Done when a slave has all records below `end`; at once, if there is none or it is too far behind."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Replicated] = loop.create_future()
-        self._waiters.add(future, end, loop.time() + self.settings.slave_timeout_s)
-        self._set_timer()
-        return await future
+        outcome = self._acks.outcome(end, self.source.end, self.settings.fall_behind_bytes_max)
+        if outcome is not None:
+            future.set_result(outcome)
+        else:
+            self._waiters.add(future, end, loop.time() + self.settings.slave_timeout_s)
+            self._set_timer()
+        return future
 
     def needed_from(self) -> int | None:
         """The first byte of the log that a connected slave does not have; None without one. For retention."""

@@ -7,6 +7,7 @@ around it, with the introduction of native peers before it.
 import asyncio
 import zlib
 from collections.abc import Callable
+from typing import cast
 
 from ariane.clock import Clock
 from ariane.errors import ArianeError, FrameError
@@ -108,8 +109,7 @@ class MasterLink(asyncio.BufferedProtocol):
     # --- the connection ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
         if self._identity is None:
             self._write(self._stream.report())
         else:
@@ -158,9 +158,9 @@ class MasterLink(asyncio.BufferedProtocol):
             self._arrived()
 
     def _write(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._written_at = self._clock.monotonic()
-        self._transport.write(data)
+        if self._transport is not None and not self._transport.is_closing():  # uvloop would raise then
+            self._written_at = self._clock.monotonic()
+            self._transport.write(data)
 
     # --- the introduction -------------------------------------------------------------------------------------------
 

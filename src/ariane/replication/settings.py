@@ -18,11 +18,10 @@ Network = IPv4Network | IPv6Network
 class ReplicationSettings:
     port: int = setting(
         0,
-        key="haListenPort",
         minimum=0,
         maximum=65_535,
-        doc="Port where a master waits for its slaves. 0 is listenPort + 1, which Apache always takes, whatever its "
-        "file says.",
+        doc="Port where a master waits for its slaves. 0 is listenPort + 1. The key haListenPort is accepted and "
+        "ignored, as by Apache 4, which always takes listenPort + 1.",
     )
     advertised_host: str | None = setting(
         None,
@@ -81,8 +80,8 @@ class ReplicationSettings:
         maximum=100_000,
         doc="How fast a slave gets what is not in memory any more, in MiB/s, so that producers keep the disk.",
     )
-    allowed_peers: str = setting(
-        "",
+    allowed_peers: str | None = setting(
+        None,
         doc="Addresses or networks of slaves, separated by commas, for the protocol of RocketMQ 4.x, which has no "
         "authentication. Others on this machine are always allowed; all the rest need secret_file at both ends.",
     )
@@ -115,7 +114,7 @@ class ReplicationSettings:
 
     @property
     def allowed_networks(self) -> tuple[Network, ...]:
-        return tuple(_network(word.strip()) for word in self.allowed_peers.split(",") if word.strip())
+        return tuple(_network(word.strip()) for word in (self.allowed_peers or "").split(",") if word.strip())
 
     def secret(self) -> bytes | None:
         """The content of `secret_file`, read now. SettingsError when it cannot be used."""

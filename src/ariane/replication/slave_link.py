@@ -14,7 +14,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ariane.clock import Clock
 from ariane.errors import FrameError
@@ -106,9 +106,8 @@ class SlaveLink(asyncio.Protocol):
     # --- the connection ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_BUFFERED_BYTES_MAX)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
+        self._transport.set_write_buffer_limits(high=_BUFFERED_BYTES_MAX)
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if name else self.host
 
@@ -343,6 +342,7 @@ class SlaveLink(asyncio.Protocol):
         return native_frame_head(kind, self.sent_to, body, self._source.end)
 
     def _write(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._written_at = self._clock.monotonic()
-        self._transport.write(data)
+        if self.is_open:  # uvloop would raise on a closed transport
+            assert self._transport is not None
+            self._written_at = self._clock.monotonic()
+            self._transport.write(data)

@@ -84,7 +84,8 @@ class MessageStore:
         self._append_ended = 0.0
         self.append_s = 0.0
         """Duration of the last append: a page cache under pressure shows here first."""
-        self._is_following = False
+        self.is_following = False
+        """Whether the log is a copy of a master's."""
         self._on_append: Callable[[], None] | None = None
         self._checkpoint = components.checkpoint
         self._entries_planned = self._entries_checkpointed = components.queues.entries_added
@@ -177,7 +178,7 @@ class MessageStore:
         return self._timed(self._appender.append_batches, drafts)
 
     def _timed(self, append: Callable[[D], T], drafts: D) -> T:
-        if self._is_following:
+        if self.is_following:
             raise StoreReadOnly("this broker is a slave: it stores what its master sends, and nothing else")
         began = time.monotonic()
         outcome = append(drafts)
@@ -197,8 +198,8 @@ class MessageStore:
 
     def follow(self) -> None:
         """From now on the log is a copy of another, and store/following.py its only writer."""
-        self._is_following = True
-        self.components.commit_log.followed_to = self.components.commit_log.max_offset
+        self.is_following = True
+        self.components.commit_log.followed_to = self.components.commit_log.dispatched_to
 
     def followed(self, timestamp_ms: int) -> None:
         """After some records of the log were dispatched; `timestamp_ms` is the store time of the last."""

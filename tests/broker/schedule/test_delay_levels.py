@@ -238,7 +238,7 @@ async def test_a_crash_at_any_moment_loses_nothing_and_brings_nothing_early(seed
         for number in range(12):
             level = rng.choice((1, 2))
             stored = env.writer.put(message(b"%d" % number, DELAY=level))
-            await env.writer.durable(stored)
+            await env.writer.settled(stored)
             sent.append((b"%d" % number, clock.now_ms() + (1000, 5000)[level - 1]))
             before = len(crashes.disks)
             await clock.advance(rng.choice((0.0, 0.5, 2.0)))

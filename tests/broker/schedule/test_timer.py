@@ -135,7 +135,7 @@ async def test_a_crash_at_any_moment_loses_nothing_and_brings_nothing_early(seed
         for number in range(14):
             due_ms = clock.now_ms() + rng.choice((50, 300, 1000, 4000))
             stored = env.writer.put(message(b"%d" % number, TIMER_DELIVER_MS=due_ms))
-            await env.writer.durable(stored)
+            await env.writer.settled(stored)
             sent.append((b"%d" % number, due_ms))
             before = len(crashes.disks)
             await crashes.during(delivery.run_until_idle())
@@ -312,7 +312,7 @@ async def test_a_failed_sync_writes_no_checkpoint_and_closes_the_store() -> None
     async with schedule_env(clock) as env:
         delivery = await delivery_of(env)
         stored = env.writer.put(message(TIMER_DELAY_SEC=1))
-        await env.writer.durable(stored)
+        await env.writer.settled(stored)
         await delivery.run_until_idle()
         env.disk.fail_syncs(OSError(errno.EIO, "Input/output error"))
         await delivery.write_checkpoint()

@@ -114,14 +114,35 @@ def test_the_default_broker_name_is_the_host_name() -> None:
     assert BrokerSettings(name="given").name == "given"
 
 
-@pytest.mark.parametrize("role", ["SYNC_MASTER", "SLAVE"])
-def test_a_role_that_promises_copies_is_refused(tmp_path: Path, role: str) -> None:
-    with pytest.raises(SettingsError, match="replication is not implemented yet"):
-        loaded(f"brokerRole={role}\n", tmp_path)
+def test_role_and_id_must_fit(tmp_path: Path) -> None:
+    assert not loaded("brokerRole=SYNC_MASTER\n", tmp_path).settings.is_slave
+    assert loaded("brokerRole=SLAVE\nbrokerId=2\n", tmp_path).settings.is_slave
+    with pytest.raises(SettingsError, match="needs a brokerId above 0"):
+        loaded("brokerRole=SLAVE\n", tmp_path)
+    with pytest.raises(SettingsError, match="set brokerRole = SLAVE"):
+        loaded("brokerRole=ASYNC_MASTER\nbrokerId=1\n", tmp_path)
+
+
+def test_the_replication_keys_of_apache_have_their_defaults_and_units(tmp_path: Path) -> None:
+    defaults = loaded("listenPort=30911\n", tmp_path).settings
+    assert (defaults.replication_port, defaults.replication.batch_bytes) == (30912, 32768)
+    assert (defaults.replication.slave_timeout_s, defaults.replication.fall_behind_bytes_max) == (3, 256 * 1024 * 1024)
+    assert (defaults.replication.heartbeat_interval_s, defaults.replication.housekeeping_interval_s) == (5, 20)
+    text = (
+        "haSendHeartbeatInterval=1000\nhaHousekeepingInterval=4000\nhaTransferBatchSize=65536\nslaveTimeout=500\n"
+        "haSlaveFallbehindMax=1048576\nhaMasterAddress=10.0.0.1:10912\noffsetCheckInSlave=true\nbrokerIP2=10.1.0.1\n"
+        "haListenPort=10912\nlistenPort=30911\nbrokerIP1=10.0.0.2\n"
+    )
+    settings = loaded(text, tmp_path).settings
+    changed = settings.replication
+    assert (changed.heartbeat_interval_s, changed.housekeeping_interval_s, changed.slave_timeout_s) == (1, 4, 0.5)
+    assert (changed.batch_bytes, changed.fall_behind_bytes_max) == (65536, 1048576)
+    assert (changed.master_address, changed.offset_check_in_slave) == ("10.0.0.1:10912", True)
+    assert str(settings.advertised_replication) == "10.1.0.1:30912", "haListenPort is ignored, as by Apache"
 
 
 def test_invalid_settings_are_rejected_with_a_hint() -> None:
-    assert "set brokerId to 0" in settings_error(broker_id=1)
+    assert "brokerId = 0 for a master" in settings_error(broker_id=1)
     assert "0 for a free pair" in settings_error(port=2)
     assert "127.0.0.1:9876" in settings_error(namesrv_addr="localhost")
     assert "semicolons" in settings_error(namesrv_addr="10.0.0.1:9876,10.0.0.2:9876")

@@ -61,7 +61,7 @@ def test_an_unused_key_is_a_warning_and_an_error_ends_with_2(
     conf = tmp_path / "broker.conf"
     conf.write_text("haListenPort=10912\n")
     assert main(["config", "show", "-c", str(conf)]) == 0
-    assert "haListenPort is not used: replication is not implemented yet" in capsys.readouterr().err
+    assert "haListenPort is not used: the replication port is listenPort + 1" in capsys.readouterr().err
     conf.write_text("listenprot=1\n")
     assert main(["config", "show", "-c", str(conf)]) == 2
     assert "did you mean 'listenPort'?" in capsys.readouterr().err

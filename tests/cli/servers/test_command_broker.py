@@ -155,7 +155,7 @@ async def test_a_port_or_vip_port_in_use_ends_with_3_and_a_hint(tmp_path: Path, 
     [
         ("brokerip1=10.0.0.1\n", "did you mean 'brokerIP1'?"),
         ("listenPort=high\n", "expected a whole number"),
-        ("brokerRole=SLAVE\n", "replication is not implemented yet"),
+        ("brokerRole=SLAVE\n", "brokerId above 0"),
         ("namesrvAddr=nowhere\n", "HOST:PORT expected"),
         ("brokerIP1=0.0.0.0\nlistenPort=0\n", "--advertise"),
         ("brokerIP1=nothing here\nlistenPort=0\n", "neither an IP address nor a name"),

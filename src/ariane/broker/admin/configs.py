@@ -13,6 +13,8 @@ from ariane.broker.topics import Topics
 from ariane.clock import Clock
 from ariane.errors import RequestFailed, SettingsError
 from ariane.model.topic import DataVersion
+from ariane.replication.hello import VERSION
+from ariane.replication.metadata import VERSION_KEY
 from ariane.rpc.handlers import Call, handles
 from ariane.settings import change, to_properties
 from ariane.settings.properties_file import read_properties
@@ -24,8 +26,9 @@ from ariane.wire.requests.brokers import BrokerSettingsResponse, GetBrokerSettin
 log = logging.getLogger(__name__)
 
 _BODY_CHARACTERS_MAX = 64 * 1024
-_CONSTANTS = {"filterServerNums": "0", "useTLS": "false"}
-"""Keys of features that this broker does not have: `mqadmin exportConfigs` fails if they are missing."""
+_CONSTANTS = {"filterServerNums": "0", "useTLS": "false", VERSION_KEY: str(VERSION)}
+"""Keys of features that this broker does not have: `mqadmin exportConfigs` fails if they are missing. And one by which
+a slave of Ariane knows its master as one."""
 
 
 @dataclass

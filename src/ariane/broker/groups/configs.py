@@ -89,6 +89,19 @@ class Groups:
             self._check_new(config.group_name)
         self._set(config)
 
+    async def copy(self, table: GroupTable) -> None:
+        """Takes over the master's table, at a slave, with its version, and saves it. Invalid names are left out."""
+        if table.data_version == self.version:
+            return
+        self._groups = {
+            name: config
+            for name, config in table.subscription_group_table.items()
+            if consumer_group_problem(name) is None
+        }
+        self.version = table.data_version
+        self._autosave.mark_changed()
+        await self.saved()
+
     def delete(self, group: str) -> bool:
         """Whether it existed."""
         if self._groups.pop(group, None) is None:

@@ -186,6 +186,15 @@ class ConsumerOffsets:
             self._set(group, topic, queue_id, offset)
             self._autosave.mark_changed()
 
+    def copy(self, table: Mapping[str, Mapping[int, int]], only_forward: bool) -> None:
+        """Takes over the master's offsets, at a slave. `only_forward`: those that are further than ours."""
+        for key, queues in table.items():
+            topic, _, group = key.partition("@")
+            for queue_id, offset in queues.items():
+                known = self.get(group, topic, queue_id)
+                if offset > known or (offset != known and offset >= 0 and not only_forward):
+                    self.record(group, topic, queue_id, offset)
+
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copies the offsets of the source group to the target group."""
         for queue_id, offset in tuple(self.of(source, topic).items()):

@@ -64,7 +64,7 @@ class RetryHandlers:
         except StoreError as error:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"the message was not sent back: {error}") from error
         self._count(message, group.group_name, stored.size)
-        code = await self.writer.durable(stored)
+        code = await self.writer.settled(stored)
         if code != ResponseCode.SUCCESS:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,

@@ -38,6 +38,7 @@ class PullFastPath:
     ) -> None:
         """`frames` decodes a chunk."""
         self._settings = settings
+        self._commits = not settings.is_slave
         self._checks = checks
         self._offsets = offsets
         self._queues = store.components.queues
@@ -70,7 +71,8 @@ class PullFastPath:
                 records = run.pieces()
             except (StoreError, OSError):
                 break
-            commit_offset_of(request, queue, self._offsets)  # only now: the general path would do it once more
+            if self._commits:
+                commit_offset_of(request, queue, self._offsets)  # only now: the general path would do it once more
             count, size = len(run.offsets), run.size
             broker_id = group.broker_id if self._settings.slave_read else MASTER_ID
             self._counters.got(request.topic, request.consumer_group, request.queue_id, count, size, offset + count)

@@ -13,7 +13,14 @@ from ariane.broker.pull.checks import PullCheckCache, PullChecks
 from ariane.broker.pull.fast_path import PullFastPath
 from ariane.broker.pull.long_polling import PullWaiter, PullWaiters
 from ariane.broker.pull.reads import Reading, commit_offset_of, read, read_cached
-from ariane.broker.pull.responses import FoundResponses, offset_moved_event, pull_code, pull_response, suggested_broker
+from ariane.broker.pull.responses import (
+    FoundResponses,
+    moved_at_slave,
+    offset_moved_event,
+    pull_code,
+    pull_response,
+    suggested_broker,
+)
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import MessageWriter
 from ariane.clock import Clock
@@ -63,7 +70,7 @@ class PullHandlers:
     def _pull(self, request: Pull, call: Call) -> Pulled | Awaitable[Pulled]:
         group, message_filter = self.checks.admit(request, call.connection)
         queue = self.service.store.components.queues.get(request.topic, request.queue_id)
-        if queue is not None:
+        if queue is not None and not self.settings.is_slave:
             commit_offset_of(request, queue, self.offsets)
         pull = PullWaiter(call, request, group, message_filter, request.queue_offset, self._resume)
         result = read_cached(self.service.store, self._reading(pull))
@@ -122,7 +129,9 @@ class PullHandlers:
     # --- responses --------------------------------------------------------------------------------------------------
 
     def _response(self, pull: PullWaiter, code: ResponseCode, result: ReadResult) -> PullResponse | bytes:
-        if code is ResponseCode.PULL_OFFSET_MOVED:
+        if code is ResponseCode.PULL_OFFSET_MOVED and self.settings.is_slave:
+            code, result = moved_at_slave(result, pull.offset, self.settings.replication.offset_check_in_slave)
+        elif code is ResponseCode.PULL_OFFSET_MOVED:
             self._report_offset_moved(pull, result)
         broker_id = suggested_broker(result, pull.group, self.settings.slave_read)
         size = sum(map(len, result.slices))

@@ -9,6 +9,8 @@ OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY        PULL_OFFSET_MOVED       go to nex
 
 import struct
 
+from msgspec.structs import replace
+
 from ariane.broker.writer import InboundMessage
 from ariane.model.group import GroupConfig
 from ariane.model.ids import QueueOffset
@@ -48,6 +50,14 @@ def pull_code(result: ReadResult, offset: int) -> ResponseCode:
     if offset == 0 and result.status in _EMPTY:
         return ResponseCode.PULL_NOT_FOUND
     return _CODES[result.status]
+
+
+def moved_at_slave(result: ReadResult, offset: int, is_checked: bool) -> tuple[ResponseCode, ReadResult]:
+    """For an offset outside of its queue at a slave, which may only be behind: the consumer tries again with the offset
+    that it has. `is_checked` is offsetCheckInSlave: it is moved, as by a master."""
+    if is_checked:
+        return ResponseCode.PULL_OFFSET_MOVED, result
+    return ResponseCode.PULL_RETRY_IMMEDIATELY, replace(result, next_offset=offset)
 
 
 def pull_response(code: ResponseCode, result: ReadResult, broker_id: int) -> PullResponse:

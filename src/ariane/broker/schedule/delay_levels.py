@@ -13,7 +13,7 @@ that a kill of the process repeats one batch of a level at most.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -280,7 +280,14 @@ class DelayedDelivery:
     async def open(
         cls, service: StoreService, writer: MessageWriter, file: JsonTable, clock: Clock, save_interval_s: float = 10.0
     ) -> AsyncIterator["DelayedDelivery"]:
+        """A slave delivers nothing: its master does, and says how far it is (`copy_offsets`)."""
         delivery = cls(service, writer, file, clock)
+        if service.store.is_following:
+            try:
+                yield delivery
+            finally:
+                delivery.close()
+            return
         saving = partial(every, clock, save_interval_s, delivery.save, save_interval_s)
         try:
             async with background(delivery.run, saving):
@@ -376,6 +383,19 @@ class DelayedDelivery:
             fields = {"level": level.number, "offset": level.offset, "reason": str(error)}
             log.warning("delayed messages could not be delivered, retrying", extra=fields)
         level.retry_at_ms = self._clock.now_ms() + RETRY_MS
+
+    async def copy_offsets(self, offsets: Mapping[int, int]) -> None:
+        """Takes over the master's progress, at a slave, so that it can deliver on when it is made a master."""
+        for level in self._levels:
+            level.offset = offsets.get(level.number, level.offset)
+        if dict(offsets) == self._saved:
+            return
+        try:
+            await asyncio.to_thread(self._file.save, DelayOffsetTable(offset_table=dict(offsets)))
+        except OSError as error:
+            raise StoreError(f"{self._file.path} cannot be saved: {error.strerror}") from error
+        self._saved = dict(offsets)
+        self._progress.clear()
 
     # --- saving -----------------------------------------------------------------------------------------------------
 

@@ -318,7 +318,14 @@ class TimerDelivery:
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
         file_bytes: int = FILE_BYTES,
     ) -> AsyncIterator["TimerDelivery"]:
+        """A slave delivers nothing: its master does."""
         delivery = await cls.restored(service, writer, clock, file_bytes)
+        if service.store.is_following:
+            try:
+                yield delivery
+            finally:
+                delivery.close()
+            return
         checkpoints = partial(every, clock, checkpoint_interval_s, delivery.write_checkpoint, checkpoint_interval_s)
         try:
             async with background(delivery.run, checkpoints):

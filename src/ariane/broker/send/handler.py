@@ -256,7 +256,7 @@ class SendHandlers:
         self, appended: Sequence[Appended], queue_id: int, properties: dict[str, str]
     ) -> SendResponse:
         try:
-            code = await self.writer.durable(appended)
+            code = await self.writer.settled(appended)
         except StoreError as error:
             raise self._refused(error) from error
         return self.responses.response(code, appended, queue_id, properties.get(_UNIQUE_KEY))

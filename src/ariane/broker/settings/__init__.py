@@ -9,14 +9,21 @@ from ariane.errors import SettingsError
 from ariane.model.address import Address
 from ariane.model.system_topics import TRACE
 from ariane.model.topic import Permission
+from ariane.replication.settings import ReplicationSettings
 from ariane.settings import Key, Secret, setting
 from ariane.store.settings import StoreSettings
+from ariane.transport.reserved_ports import PortSet
 from ariane.transport.settings import TlsSettings, TransportSettings
 
 NAME_LENGTH_MAX = 255
 DAY_S = 86_400
 VIP_PORT_DISTANCE = 2
 """Clients that use the VIP channel subtract 2 from the port in the route."""
+
+
+_PORT_MAX = 65_535
+HA_PORT_DISTANCE = 1
+"""The replication port is one above the main port, whatever the file says: as in Apache 4."""
 
 
 class BrokerRole(StrEnum):
@@ -46,13 +53,13 @@ class BrokerSettings:
         key="brokerId",
         minimum=0,
         maximum=2**31 - 1,
-        doc="0 is a master. Other ids are slaves, which need replication: not implemented yet.",
+        doc="0 is the master of its brokerName; each of its slaves has another id.",
     )
     role: BrokerRole = setting(
         BrokerRole.ASYNC_MASTER,
         key="brokerRole",
-        doc="SYNC_MASTER and SLAVE promise a copy on another machine. Replication is not implemented yet, so both are "
-        "rejected instead of giving a weaker guarantee.",
+        doc="SYNC_MASTER: a send waits until a slave has the message. ASYNC_MASTER: slaves get it a moment later. "
+        "SLAVE: a copy of the master, which serves consumers and takes no messages.",
     )
     host: str = setting(
         "127.0.0.1",
@@ -367,6 +374,7 @@ class BrokerSettings:
     )
 
     store: StoreSettings = field(default_factory=StoreSettings)
+    replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
 
@@ -375,8 +383,10 @@ class BrokerSettings:
             object.__setattr__(self, "name", socket.gethostname() or "broker-a")
         _check_name("brokerName", self.name)
         _check_name("brokerClusterName", self.cluster)
-        _check_is_master(self.role, self.broker_id)
+        _check_role(self.role, self.broker_id)
         _check_port(self.port)
+        if not self.is_slave and self.replication_port > _PORT_MAX:
+            raise SettingsError(f"listenPort = {self.port}: the replication port is this port + 1; use another one")
         if (self.namesrv_access_key is None) != (self.namesrv_secret_key is None):
             raise SettingsError("namesrvAccessKey and namesrvSecretKey come together: set both or none")
         self.nameservers  # noqa: B018 - an invalid address is reported now, not at the first registration
@@ -384,6 +394,29 @@ class BrokerSettings:
     @property
     def nameservers(self) -> tuple[str, ...]:
         return _nameservers(self.namesrv_addr or "")
+
+    @property
+    def is_slave(self) -> bool:
+        return self.role is BrokerRole.SLAVE
+
+    @property
+    def ports(self) -> PortSet:
+        """The main port, the VIP port, and for a master the one where its slaves connect."""
+        ports = PortSet(self.host, self.port).with_distance(-VIP_PORT_DISTANCE, "the VIP port, 2 below the main one")
+        if self.is_slave:
+            return ports
+        port, note = self.replication.port, "where slaves connect: replication.port"
+        return ports.with_port(port, note) if port else ports.with_distance(HA_PORT_DISTANCE, note)
+
+    @property
+    def replication_port(self) -> int:
+        """Where slaves connect; 0 while the main port is not known."""
+        return self.replication.port or (self.port + HA_PORT_DISTANCE if self.port else 0)
+
+    @property
+    def advertised_replication(self) -> Address:
+        """The replication port for slaves."""
+        return Address(self.replication.advertised_host or self.advertised.host, self.replication_port)
 
     @property
     def advertised(self) -> Address:
@@ -399,15 +432,12 @@ def _check_name(key: str, name: str) -> None:
         )
 
 
-def _check_is_master(role: BrokerRole, broker_id: int) -> None:
-    if role is not BrokerRole.ASYNC_MASTER:
+def _check_role(role: BrokerRole, broker_id: int) -> None:
+    if role is BrokerRole.SLAVE and broker_id == 0:
+        raise SettingsError("brokerRole = SLAVE needs a brokerId above 0, another one for each slave of a brokerName")
+    if role is not BrokerRole.SLAVE and broker_id != 0:
         raise SettingsError(
-            f"brokerRole = {role}: replication is not implemented yet, so messages would not have the promised copy; "
-            "set brokerRole to ASYNC_MASTER"
-        )
-    if broker_id != 0:
-        raise SettingsError(
-            f"brokerId = {broker_id} is a slave, but replication is not implemented yet; set brokerId to 0"
+            f"brokerId = {broker_id} is a slave's: set brokerRole = SLAVE, or brokerId = 0 for a master"
         )
 
 

@@ -52,10 +52,10 @@ _BY_REASON = {
         updateNameServerAddrPeriod""",
     "a registration always contains the whole topic table": """
         enableSingleTopicRegister enableSplitRegistration splitRegistrationSize""",
-    "replication is not implemented yet": """
-        brokerIP2 haListenPort haSendHeartbeatInterval haHousekeepingInterval haTransferBatchSize haMasterAddress
-        haSlaveFallbehindMax haMaxGapNotInSync haFlowControlEnable maxHaTransferByteInSecond haMaxTimeSlaveNotCatchup
-        slaveTimeout offsetCheckInSlave maxSlaveResendLength syncFromLastFile asyncLearner totalReplicas inSyncReplicas
+    "the replication port is listenPort + 1, as in Apache 4; replication.port changes it": "haListenPort",
+    "replication is that of 4.x: one slave that has a message is enough": """
+        haMaxGapNotInSync haFlowControlEnable maxHaTransferByteInSecond haMaxTimeSlaveNotCatchup
+        maxSlaveResendLength syncFromLastFile asyncLearner totalReplicas inSyncReplicas
         minInSyncReplicas allAckInSyncStateSet enableAutoInSyncReplicas syncMasterFlushOffsetWhenStartup
         storePathEpochFile storePathBrokerIdentity replicasPerDiskPartition""",
     "DLedger is not implemented; Ariane will have its own replication": """

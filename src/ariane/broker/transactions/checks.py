@@ -150,8 +150,11 @@ class TransactionChecks:
         clock: Clock,
         may_be_asked: MayBeAsked = lambda connection, topic: True,
     ) -> AsyncIterator["TransactionChecks"]:
-        """Runs a pass every `transactionCheckInterval` while the body runs. On a master only."""
+        """Runs a pass every `transactionCheckInterval` while the body runs; at a slave none, its master does."""
         checks = cls(transactions, service, settings, clients, topics, offsets, clock, may_be_asked)
+        if service.store.is_following:
+            yield checks
+            return
         interval_s = settings.transaction_check_interval_s
         async with background(partial(every, clock, interval_s, checks.run_pass, interval_s)):
             yield checks

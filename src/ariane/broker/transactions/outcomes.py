@@ -377,7 +377,7 @@ class TransactionHandlers:
             message = await run_in_executor(self.transactions.given_up(request.msg_id or ""))
             appended = self.transactions.resume(message)
             log.info("transaction opened again", extra={"id": request.msg_id, "peer": call.connection.peer})
-            code = await self.writer.durable(() if appended is None else appended)
+            code = await self.writer.settled(() if appended is None else appended)
         except StoreError as error:
             raise store_error_response(error, self.store) from error
         return Response(code=code, remark=None if code == ResponseCode.SUCCESS else code.name)

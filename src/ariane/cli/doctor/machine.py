@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from ariane.broker.server import reserved_ports
 from ariane.broker.settings import BrokerSettings
 from ariane.cli.config.load import load_broker_settings
 from ariane.cli.doctor.findings import Finding, failure, ok, warning
@@ -27,6 +26,7 @@ from ariane.store.lock import lock_holder
 from ariane.store.offline.verify import check_config
 from ariane.store.offline.verify_report import Report, check_file_sequence, check_names
 from ariane.store.settings import StoreSettings
+from ariane.transport.reserved_ports import reserved_ports
 
 EXTRAS = {
     "arrow": ("pyarrow",),
@@ -147,7 +147,7 @@ def check_ports(settings: BrokerSettings, *, runs: bool) -> Iterator[Finding]:
     """`runs`: a broker runs on the store of these settings, so its ports must be in use."""
     where = f"{settings.host}:{settings.port}"
     try:
-        with reserved_ports(settings.host, settings.port):
+        with reserved_ports(settings.ports):
             pass
     except ListenFailed as error:
         if runs:

@@ -27,7 +27,6 @@ from ariane.store.blocking_io import (
     fetch_records,
     is_record_cached,
     merge_adjacent,
-    read_bytes,
 )
 from ariane.store.disk import Disk, File
 from ariane.store.layout import offset_name, offset_of
@@ -215,8 +214,7 @@ class CommitLog:
         self.checks: RecordChecks | None = None
         """Set by the store; None without block checksums."""
         self.followed_to: int | None = None
-        """At a slave: up to where the log was dispatched, always between two records (store/following.py). None:
-        what is appended is dispatched at once."""
+        """At a slave: up to where the log was dispatched, always between two records. None: as far as it goes."""
 
     @property
     def segments(self) -> Segments:
@@ -275,10 +273,9 @@ class CommitLog:
         return offset
 
     def append_raw(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """For a slave: bytes of its master's log, which may begin and end inside a record, and fill a file to its end.
+        """For a slave: bytes of its master's log, cut anywhere but across files. An empty log begins with any file.
 
-        An empty log begins at the first byte of any file. StoreMismatch when they do not fit; StoreFull when they
-        cannot be written; nothing has changed then.
+        StoreMismatch when they do not fit, StoreFull when they cannot be written; nothing has changed then.
         """
         active, size = self._active, self._segments.segment_bytes
         if offset != self._end and (len(self._segments) or offset % size):
@@ -355,18 +352,6 @@ class CommitLog:
         if segment is None:
             return 0, 0, _NOTHING
         return segment.base, min(segment.end, self._end), segment.file.view()
-
-    def read_raw_steps(self, offset: int, size_max: int) -> IoSteps[bytes]:
-        """Bytes of the log, whatever they are, read by a thread: at most `size_max`, and not beyond their file. None
-        of them when that file is gone. OSError when the disk cannot read them."""
-        segment = self._segments.find(offset)
-        size = 0 if segment is None else min(size_max, segment.end - offset, self._end - offset)
-        if segment is None or size <= 0:
-            return b""
-        pieces: list[bytes] = []
-        part = UncachedBytes(segment.file, offset - segment.base, size)
-        yield lambda: pieces.append(read_bytes(part))
-        return pieces[0]
 
     # --- page cache and checks --------------------------------------------------------------------------------------
 
