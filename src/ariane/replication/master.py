@@ -222,9 +222,11 @@ class Master:
             link.close()
 
     def reported(self, link: SlaveLink, report: Report) -> None:
+        if link not in self._links:  # another has its place
+            return
         if link.is_native:
             self._dispatched[link] = report.dispatched
-        if link in self._links and self._acks.report(link, report.end):
+        if self._acks.report(link, report.end):
             for future in self._waiters.acknowledged(self._acks.best):
                 if not future.done():
                     future.set_result(Replicated.YES)
