@@ -1,9 +1,11 @@
 """A fake clock for tests: time passes only through `advance()` and `jump()`.
 
-with running_broker(clock=FakeClock()) as broker:
-    broker.send("orders", b"later", delay_level=18)         # two hours
-    broker.advance(2 * 3600)                                # on the broker's event loop, which owns the clock
-    broker.wait_for_messages("orders", 1)
+    with running_broker(clock=FakeClock()) as broker:
+        broker.send("orders", b"later", delay_level=18)         # two hours
+        broker.advance(2 * 3600)
+        broker.wait_for_messages("orders", 1)
+
+The clock belongs to one event loop: `broker.advance` jumps on the broker's own.
 """
 
 import asyncio
