@@ -1,4 +1,4 @@
-"""Room on the disk for the stores of a run: a broker that has too little refuses messages, and that is measured then."""
+"""Room on the disk for the stores of a run: a broker with too little would refuse messages, and that be measured."""
 
 import shutil
 import tempfile

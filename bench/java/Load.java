@@ -4,7 +4,7 @@ interface Load {
      * counts messages instead. */
     LoadResult run(LoadPlan plan, Marks marks) throws Exception;
 
-    /** Told when the measured time begins and ends. */
+    /** Learns when the measured time begins and ends. */
     interface Marks {
         void begin();
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ariane.broker.json_table import JsonTable
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import InboundMessage, MessageWriter
-from ariane.store.maintenance.flush import GroupCommit
+from ariane.store.maintenance.group_commit import GroupCommit
 from ariane.store.service import StoreService
 from ariane.testing import FakeClock
 from ariane.wire.record.read import RecordView, verify

@@ -24,7 +24,7 @@ from ariane.broker.writer import MessageWriter
 from ariane.model.message import Property, StoredMessage
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
-from ariane.store.maintenance.flush import GroupCommit
+from ariane.store.maintenance.group_commit import GroupCommit
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService
 from ariane.testing import FakeClock

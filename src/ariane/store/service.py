@@ -18,7 +18,8 @@ from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.disk import mount_of
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
-from ariane.store.maintenance.flush import Done, GroupCommit
+from ariane.store.maintenance.flush import Done
+from ariane.store.maintenance.group_commit import GroupCommit
 from ariane.store.maintenance.reserve import Reserve
 from ariane.store.maintenance.retention import CleanupResult
 from ariane.store.message_store import MessageStore

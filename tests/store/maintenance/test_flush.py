@@ -16,7 +16,7 @@ from ariane.store import message_store
 from ariane.store.append.draft import Appended
 from ariane.store.disk import RealDisk, RealFile
 from ariane.store.layout import Layout
-from ariane.store.maintenance.flush import GroupCommit
+from ariane.store.maintenance.group_commit import GroupCommit
 from ariane.store.maintenance.sync_policy import BYTES_MAX, LONG_S, PAUSE_MAX_S, SHORT_S, SYNCS_MIN
 from ariane.store.message_store import MessageStore
 from ariane.store.service import StoreService

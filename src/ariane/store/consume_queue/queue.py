@@ -16,46 +16,14 @@ import logging
 from bisect import bisect_left, bisect_right
 
 from ariane.errors import StoreCorrupt
-from ariane.model.system_topics import SCHEDULE
 from ariane.store.blocking_io import IoSteps, run_sync
-from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER, extension_offset
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
 from ariane.store.consume_queue.files import QueueFiles
 from ariane.store.consume_queue.new_entries import NewEntries, pack_numbered
-from ariane.store.consume_queue.recovery import find_end
+from ariane.store.consume_queue.recovery import ComparedEntries, find_end
 from ariane.store.consume_queue.saved_state import QueueState, encode_queue
 from ariane.store.disk import PendingSync
 from ariane.store.index.entries import topic_hash
-
-_COMPARED_ENTRIES = 200  # one page: most queues are short
-
-
-class ComparedEntries:
-    """The entries of a queue in chunks, to be compared with all records of the log, in their order."""
-
-    __slots__ = ("_chunk", "_chunk_offset", "end", "has_records", "problem")
-
-    def __init__(self) -> None:
-        self._chunk = b""
-        self._chunk_offset = 0
-        self.end = 0
-        """After the entry of the last record seen."""
-        self.has_records = False
-        self.problem: str | None = None
-
-    def forget_chunk(self) -> None:
-        """The queue has changed."""
-        self._chunk = b""
-
-    def matches(self, queue: "ConsumeQueue", offset: int, physical: int, size: int, tags_code: int) -> bool:
-        at = (offset - self._chunk_offset) * ENTRY_BYTES
-        if not 0 <= at < len(self._chunk):
-            self._chunk, self._chunk_offset, at = queue.compared_chunk(offset, _COMPARED_ENTRIES), offset, 0
-        found_physical, found_size, found_tags = ENTRY.unpack_from(self._chunk, at)
-        if found_physical != physical or found_size != size:
-            return False
-        # An address in consumequeue_ext, or a delivery time, which depends on the delay levels of that day.
-        return bool(found_tags == tags_code or extension_offset(found_tags) is not None or queue.topic == SCHEDULE)
-
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,6 @@
-"""Where the entries of a consume queue end, found from its files alone: for a store without a saved state, as Apache's.
+"""Where the entries of a consume queue end, found from its files alone, and whether they are those of the log.
+
+For a store without a saved state, as Apache's.
 
 Apache takes every entry with an offset and a size for valid, and when it truncates a queue it leaves the bytes after
 the cut in place. New entries overwrite them one by one, and a crash meanwhile exposes the rest again, each valid by
@@ -11,11 +13,12 @@ So here entries must also ascend: each record lies after the one before it, or i
 skips records that its log has lost.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER
+from ariane.model.system_topics import SCHEDULE
+from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES, FILLER, extension_offset
 from ariane.store.consume_queue.files import QueueFiles
 from ariane.store.consume_queue.scan import ENTRY_TYPE
 
@@ -72,3 +75,41 @@ def ascending(chunk: bytes, last: LastRecord) -> tuple[int, LastRecord]:
     is_valid = (physical >= 0) & (size > 0) & (end >= physical) & is_behind  # an end past 2^63 wraps around
     count = len(entries) if is_valid.all() else int(is_valid.argmin())
     return count, LastRecord(int(physical[count - 1]), int(end[count - 1])) if count else last
+
+
+# --- comparison with the log ------------------------------------------------------------------------------------------
+
+
+class _Queue(Protocol):
+    @property
+    def topic(self) -> str: ...
+
+    def compared_chunk(self, offset: int, count: int) -> bytes: ...
+
+
+class ComparedEntries:
+    """The entries of a queue in chunks, to be compared with all records of the log, in their order."""
+
+    __slots__ = ("_chunk", "_chunk_offset", "end", "has_records", "problem")
+
+    def __init__(self) -> None:
+        self._chunk = b""
+        self._chunk_offset = 0
+        self.end = 0
+        """After the entry of the last record seen."""
+        self.has_records = False
+        self.problem: str | None = None
+
+    def forget_chunk(self) -> None:
+        """The queue has changed."""
+        self._chunk = b""
+
+    def matches(self, queue: _Queue, offset: int, physical: int, size: int, tags_code: int) -> bool:
+        at = (offset - self._chunk_offset) * ENTRY_BYTES
+        if not 0 <= at < len(self._chunk):
+            self._chunk, self._chunk_offset, at = queue.compared_chunk(offset, _CHUNK_ENTRIES_MIN), offset, 0
+        found_physical, found_size, found_tags = ENTRY.unpack_from(self._chunk, at)
+        if found_physical != physical or found_size != size:
+            return False
+        # An address in consumequeue_ext, or a delivery time, which depends on the delay levels of that day.
+        return bool(found_tags == tags_code or extension_offset(found_tags) is not None or queue.topic == SCHEDULE)

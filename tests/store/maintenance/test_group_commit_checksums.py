@@ -9,7 +9,7 @@ import pytest
 from ariane.clock import Clock
 from ariane.store.disk import RealDisk
 from ariane.store.layout import Layout
-from ariane.store.maintenance.flush import GroupCommit
+from ariane.store.maintenance.group_commit import GroupCommit
 from ariane.store.message_store import MessageStore
 from ariane.store.offline.verify import verify_store
 from ariane.store.service import StoreService
@@ -66,7 +66,7 @@ async def test_a_first_step_that_takes_long_does_not_keep_the_acknowledgement(tm
 async def test_many_syncs_share_a_step_and_the_last_one_needs_no_sync_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ariane.store.maintenance.flush._CHECKSUM_INTERVAL_S", 0.5)
+    monkeypatch.setattr("ariane.store.maintenance.group_commit._CHECKSUM_INTERVAL_S", 0.5)
     store = MessageStore.open(small(tmp_path), Clock(), HOST)
     durable_offsets: list[int] = []
 
