@@ -117,7 +117,7 @@ async def in_process_broker(
         StoreService.open(stored, clock, STORE_HOST) as service,
         PullWaiters.open(clock, pulls_max, pulls_per_connection_max, memory) as pull_waiters,
     ):
-        service.store.components.dispatcher.on_arrivals(pull_waiters.on_arrivals)
+        service.store.components.dispatcher.on_arrivals(pull_waiters.on_arrivals, wanted=pull_waiters.__len__)
         tables = Topics(settings, None, clock), Groups(settings, None, clock), ConsumerOffsets(None), Clients()
         table, groups, offsets, clients = tables
         for config in topics:

@@ -131,7 +131,7 @@ class Components:
                     transactions, store, settings, clients, topics, offsets, clock, _may_be_asked(access)
                 ) as checks,
             ):
-                store.store.components.dispatcher.on_arrivals(pull_waiters.on_arrivals)
+                store.store.components.dispatcher.on_arrivals(pull_waiters.on_arrivals, wanted=pull_waiters.__len__)
                 store.store.add_retention_hold(partial(oldest_undelivered_offset, store.store, delayed, transactions))
                 store.store.add_retention_hold(timer.oldest_waiting)
                 yield cls(

@@ -20,7 +20,7 @@ from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.consume_queue.new_entries import pack_numbered
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
-from ariane.store.dispatch import Arrivals, Dispatcher
+from ariane.store.dispatch import Dispatcher
 from ariane.wire.host import HOST_BYTES_V4
 from ariane.wire.record.batch import RecordBatch, RecordColumns, SharedFields
 from ariane.wire.record.layout import (
@@ -48,7 +48,6 @@ class PendingWrite:
     """
 
     __slots__ = (
-        "arrivals",
         "counts",
         "end",
         "entries",
@@ -57,6 +56,7 @@ class PendingWrite:
         "parts",
         "physical",
         "queues",
+        "tags_codes",
         "texts",
         "topics",
     )
@@ -69,10 +69,10 @@ class PendingWrite:
         self.parts: list[bytes] = []
         """Records in pieces, to be joined once."""
         self.queues: list[ConsumeQueue] = []
-        """The queue of each record that took an offset."""
+        """Of each record that took an offset there: its queue, and the tags code of its entry."""
+        self.tags_codes: list[int] = []
         self.entries = bytearray()
         """Output of `pack_numbered`."""
-        self.arrivals: Arrivals = {}
         # Of each message with keys: its offset, the hash of its topic, how many keys it has; and the keys of all.
         self.physical: list[int] = []
         self.topics: list[int] = []
@@ -86,8 +86,8 @@ class PendingWrite:
             self.end,
             self.parts,
             self.queues,
+            self.tags_codes,
             self.entries,
-            self.arrivals,
             self.physical,
             self.topics,
             self.counts,
@@ -125,8 +125,9 @@ class PendingWrite:
         if is_queued:
             tags_code = timestamp_ms + draft.delay_ms if draft.delay_ms else draft.tags_code
             self.entries += pack_numbered(queue.number, self.offset, len(record), tags_code)
-            self.arrivals[queue, tags_code] = queue.max_offset = queue_offset + 1
+            queue.max_offset = queue_offset + 1
             self.queues.append(queue)
+            self.tags_codes.append(tags_code)
         if draft.keys and draft.sys_flag & _ROLLBACK != _ROLLBACK:
             self.physical.append(self.offset)
             self.topics.append(queue.topic_hash)
@@ -139,16 +140,16 @@ class PendingWrite:
 
     def dispatch(self, dispatcher: Dispatcher, timestamp_ms: int) -> None:
         """The log has the records: adds them to queues and index, and notifies listeners."""
-        self.queues = []
+        queues, self.queues = self.queues, []
         dispatcher.new_entries += self.entries
         if self.texts and dispatcher.has_index:
             dispatcher.keys.add(self.physical, self.texts, timestamp_ms, self.topics, self.counts)
-        if dispatcher.has_listeners and self.arrivals:
-            dispatcher.notify(self.arrivals)
+        if dispatcher.has_listeners:
+            dispatcher.notify(queues, self.tags_codes)
 
 
 _Columns = tuple[
-    int, int, list[bytes], list[ConsumeQueue], bytearray, Arrivals, list[int], list[int], list[int], list[str]
+    int, int, list[bytes], list[ConsumeQueue], list[int], bytearray, list[int], list[int], list[int], list[str]
 ]
 
 
@@ -216,7 +217,7 @@ class Appender:
         by_topic, timestamp_ms = self._queues.by_topic, self.timestamp_ms
         stored, size_max = pack_stored(timestamp_ms, self._store_host, 0, 0), self._plain_bytes_max
         pending = self._new_pending()
-        offset, end, parts, queues, entries, arrivals, physical, topics, counts, texts = pending.all()
+        offset, end, parts, queues, tags_codes, entries, physical, topics, counts, texts = pending.all()
         for draft in drafts:
             queue = by_topic.get(draft.topic, _NONE).get(draft.queue_id)
             try:
@@ -233,10 +234,11 @@ class Appender:
             except (_NotPlain, struct.error):
                 pending.offset = offset
                 pending = self._append_uncommon(pending, draft, outcomes)
-                offset, end, parts, queues, entries, arrivals, physical, topics, counts, texts = pending.all()
+                offset, end, parts, queues, tags_codes, entries, physical, topics, counts, texts = pending.all()
                 continue
-            arrivals[queue, tags_code] = queue.max_offset = queue_offset + 1
+            queue.max_offset = queue_offset + 1
             queues.append(queue)
+            tags_codes.append(tags_code)
             entries += entry
             if keys := draft.keys:
                 physical.append(offset)
@@ -366,7 +368,8 @@ class Appender:
             self._dispatcher.keys.add(
                 offsets, batch.keys.texts, timestamp_ms, [queue.topic_hash] * len(offsets), counts
             )
-        self._dispatcher.notify({(queue, code): queue.max_offset for code in set(batch.tags_codes)})
+        codes = set(batch.tags_codes)
+        self._dispatcher.notify([queue] * len(codes), codes)
         return AppendedBatch(offsets, records.sizes, queue_offset, timestamp_ms)
 
     def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:

@@ -9,7 +9,7 @@ from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY_BYTES
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
-from ariane.store.dispatch import Arrivals, Dispatcher
+from ariane.store.dispatch import Dispatcher
 from ariane.store.index.entries import KeyRows, column_hashes, topic_hash
 from ariane.wire.record.uniform_batch import BatchRecords, Int64s
 
@@ -81,12 +81,13 @@ def _queue(
     entries = np.empty(len(physical), _ENTRY_TYPE)
     entries["physical"], entries["size"], entries["tags_code"] = physical, sizes, codes
     packed = entries.tobytes()
-    arrivals: Arrivals = {}
+    arrived, arrived_codes = list[ConsumeQueue](), list[int]()
     for queue, _, first, end in targets:
         queue.append_packed(packed[first * ENTRY_BYTES : end * ENTRY_BYTES], end - first)
-        for code in {codes} if isinstance(codes, int) else set(codes[first:end].tolist()):
-            arrivals[queue, code] = queue.max_offset
-    dispatcher.notify(arrivals)
+        own_codes = {codes} if isinstance(codes, int) else set(codes[first:end].tolist())
+        arrived += [queue] * len(own_codes)
+        arrived_codes += own_codes
+    dispatcher.notify(arrived, arrived_codes)
 
 
 def _index_keys(
