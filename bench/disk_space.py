@@ -1,4 +1,4 @@
-"""Room on the disk for the stores of a run: a broker with too little would refuse messages, and that be measured."""
+"""Room on the disk for the stores of a run: a broker that has too little refuses messages."""
 
 import shutil
 import tempfile
@@ -7,8 +7,8 @@ from pathlib import Path
 NEEDED_BYTES = 25 * 1000**3
 """Of all systems of a scenario at its end: each keeps what it got in all rounds."""
 QUICK_NEEDED_BYTES = 6 * 1000**3
-USED_SHARE_MAX = 0.75
-"""Beyond this Apache's broker begins to delete its oldest files; at 0.9 it refuses messages."""
+USED_SHARE_MAX = 0.85
+"""Beyond this Apache's broker deletes its oldest files at once; at 0.9 it refuses messages."""
 
 
 class NoRoom(Exception):

@@ -10,7 +10,7 @@ from bench.disk_space import NoRoom, check_room
 GB = 1000**3
 
 
-@pytest.mark.parametrize(("used", "has_room"), [(10, True), (49, True), (51, False), (95, False)])
+@pytest.mark.parametrize(("used", "has_room"), [(10, True), (59, True), (61, False), (95, False)])
 def test_a_run_needs_room_below_the_limit_of_apaches_broker(
     used: int, has_room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
