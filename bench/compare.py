@@ -65,7 +65,7 @@ def main() -> int:
     selected = args.only or (QUICK_SCENARIOS if args.quick else [scenario.name for scenario in all_scenarios()])
     for scenario in all_scenarios():
         if scenario.name in selected:
-            failed |= OURS in show(comparison, scenario, is_quick=args.quick, store=store).missing
+            failed |= OURS in show(comparison, scenario, store=store).missing
     if store:
         print(f"\nreport: {write_page()}")
         outcomes = read_all()
@@ -93,8 +93,8 @@ def announce(comparison: Comparison) -> None:
         print(f"{name}: MISSING, {reason}")
 
 
-def show(comparison: Comparison, scenario: Scenario, *, is_quick: bool, store: bool) -> Outcome:
-    check_room(is_quick)
+def show(comparison: Comparison, scenario: Scenario, *, store: bool) -> Outcome:
+    check_room(scenario.room_gb)
     print(f"\n{scenario.title}", flush=True)
     outcome = comparison.run(scenario)
     print("\n".join(table(outcome, scenario.columns)), flush=True)

@@ -76,6 +76,8 @@ class Scenario:
     only_ariane: bool = False
     alone: bool = False
     """Whether each round starts each system anew, with nothing else running. Otherwise all run, and take turns."""
+    room_gb: int = 8
+    """On the disk, for what all systems together keep until its end."""
     rounds_max: int = 1_000
     """For scenarios that take long and whose figures hardly vary."""
     more_systems: tuple[System, ...] = ()

@@ -59,6 +59,7 @@ class Sends(Scenario):
             f"Single sends, {flush} flush; connections x requests in flight of each; JSON headers unless binary"
         )
         self.many_brokers = flush is Flush.ASYNC
+        self.room_gb = 30 if flush is Flush.ASYNC else 16
 
     def setups(self, effort: Effort) -> Mapping[str, Setup]:
         return {"": Setup(flush=self.flush)}
