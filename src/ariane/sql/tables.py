@@ -1,4 +1,8 @@
-"""Interface between query engines and tables of messages: tables, catalogs, scan filters, progress and columns."""
+"""Interface between query engines and tables of messages: tables, catalogs, scan filters, progress and columns.
+
+The tables themselves, of topics and of stores, are in sources.py; catalog.py finds them; each engine (duckdb_engine.py,
+spark_engine.py) binds the names of a query to them.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

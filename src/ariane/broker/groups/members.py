@@ -5,7 +5,7 @@ closes, or it has sent no heartbeat for two minutes. One connection serves all g
 
 The tables are keyed by connection, as in Apache's broker: a client id may occur twice while the broker has not noticed
 that the old connection of a restarted client is dead. Limits on heartbeat contents are enforced before any client state
-is stored.
+is stored. `RebalanceNotifier` notifies consumers when the members of their group have changed.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Plans a read: from the options to topics, queues and offset ranges, and how much goes into a micro-batch.
 
 Spark's partitions are the ranges, split (`Planner.split`): of a batch read those of `batch_ranges`, of a micro-batch
-those of `stream_ranges`.
+those of `stream_ranges`. How a range is cut is in spark/offsets.py (`split_ranges`).
 """
 
 import re

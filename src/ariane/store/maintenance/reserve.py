@@ -2,7 +2,8 @@
 
 A broker that was killed without a free byte has to write before it can serve what it stored: the marker of a running
 store, a checkpoint, tables, entries of queues. With the reserve given up there is room for these; messages are refused
-until there is twice as much space again, and then the reserve is made again.
+until there is twice as much space again, and then the reserve is made again. (The next file of the log is made ready by
+store/commit_log/log.py.)
 
     free space    below an eighth of the reserve          at twice the reserve
     reserve       given up, messages are refused    ──▶   made again, messages are accepted
