@@ -33,13 +33,13 @@ def test_the_template_and_the_general_encoder_write_the_same_bytes(
         responses = SendResponses(settings, STORE_HOST)
         command = Command(code=310, opaque=opaque, serialization=serialization)
         general = encode_result(command, responses.response(ResponseCode.SUCCESS, (PLACE,), 3, key))
-        assert responses.stored([((requester(command, key), key, None, 3, DRAFT, False), PLACE)]) == general
+        assert responses.stored([((requester(command, key), key, None, 3, DRAFT, None), PLACE)]) == general
 
 
 def test_who_asks_one_way_is_not_answered() -> None:
     responses = SendResponses(BrokerSettings(), STORE_HOST)
     request = requester(Command(code=310, flag=HeaderFlag.ONEWAY), None)
-    assert responses.stored([((request, None, None, 3, DRAFT, False), PLACE)]) == b""
+    assert responses.stored([((request, None, None, 3, DRAFT, None), PLACE)]) == b""
 
 
 async def in_one_chunk(broker: InProcessBroker, *requests: Request[SendResponse]) -> list[Command]:

@@ -19,7 +19,7 @@ from ariane.broker.send.responses import SendResponses
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.broker.transactions import TransactionChecks, Transactions
-from ariane.broker.transactions.outcomes import TransactionHandlers
+from ariane.broker.transactions.handler import TransactionHandlers
 from ariane.broker.writer import MessageWriter
 from ariane.model.message import Property, StoredMessage
 from ariane.rpc.dispatcher import Dispatcher
@@ -58,6 +58,8 @@ class TransactionBroker:
     transactions: Transactions
     checks: TransactionChecks
     server: Server
+    dispatcher: Dispatcher
+    writer: MessageWriter
 
     def messages(self, topic: str, queue_id: int = 0) -> list[StoredMessage]:
         """What the queue holds, from its beginning to its end."""
@@ -82,6 +84,7 @@ async def transaction_broker(
     clock: FakeClock | None = None,
     store: dict[str, Any] | None = None,
     boot: str = BOOT,
+    fast_path: bool = True,
     **changes: Any,
 ) -> AsyncIterator[TransactionBroker]:
     """Ends without closing the store, as a process that is killed; what it wrote is on the disk."""
@@ -115,10 +118,28 @@ async def transaction_broker(
                 TransactionHandlers(transactions, message_store, writer),
                 ReplyHandlers(settings, message_store, writer, send_checks, ReplyPusher(clients, clock, HOST), HOST),
             )
-            receive = Dispatcher(table).receive
-            async with Server.open(LOOPBACK, receive, TransportSettings(), TlsSettings(), clock) as server:
+            dispatcher = Dispatcher(table)
+            async with Server.open(
+                LOOPBACK,
+                dispatcher.receive,
+                TransportSettings(),
+                TlsSettings(),
+                clock,
+                dispatcher.fast_path if fast_path else None,
+            ) as server:
                 yield TransactionBroker(
-                    settings, clock, disk, message_store, offsets, topics, clients, transactions, checks, server
+                    settings,
+                    clock,
+                    disk,
+                    message_store,
+                    offsets,
+                    topics,
+                    clients,
+                    transactions,
+                    checks,
+                    server,
+                    dispatcher,
+                    writer,
                 )
 
 

@@ -85,3 +85,21 @@ def test_too_many_names_get_no_shape() -> None:
 def test_no_shape_matches_nothing() -> None:
     assert NO_PATTERN.match("") is None
     assert NO_PATTERN.match("KEYS\x01a\x02") is None
+
+
+def test_a_pattern_of_half_messages_matches_only_what_is_true() -> None:
+    pattern = property_pattern_of(("TRAN_MSG", "TAGS"))
+    assert pattern.is_half
+    assert not property_pattern_of(("TAGS",)).is_half
+    assert pattern.match("TRAN_MSG\x01true\x02TAGS\x01a\x02") is not None
+    for value in ("True", "false", "truer"):
+        assert pattern.match(f"TRAN_MSG\x01{value}\x02TAGS\x01a\x02") is None
+
+
+def test_a_pattern_of_delayed_messages_finds_the_level() -> None:
+    pattern = property_pattern_of(("KEYS", "DELAY", "TAGS"))
+    assert property_pattern_of(("KEYS",)).delay_group == 0
+    for level, is_found in (("1", True), ("18", True), ("0", False), ("01", False), ("123", False), ("-1", False)):
+        match = pattern.match(f"KEYS\x01k\x02DELAY\x01{level}\x02TAGS\x01a\x02")
+        assert (match is not None and match.group(pattern.delay_group) == level) == is_found
+        assert match is None or match.group(*pattern.groups) == (None, "k", "a", None)

@@ -32,7 +32,7 @@ from ariane.broker.send.handler import SendHandlers
 from ariane.broker.send.reply import ReplyHandlers, ReplyPusher
 from ariane.broker.send.responses import SendResponses
 from ariane.broker.settings import VIP_PORT_DISTANCE, BrokerRole, BrokerSettings, MetricsExporter
-from ariane.broker.transactions.outcomes import TransactionHandlers
+from ariane.broker.transactions.handler import TransactionHandlers
 from ariane.clock import Clock
 from ariane.model.address import Address
 from ariane.replication.hello import Identity
@@ -44,6 +44,7 @@ from ariane.rpc.handlers import HandlerTable
 from ariane.transport.exposure import exposed_hosts, exposure_logged
 from ariane.transport.reserved_ports import reserved_ports
 from ariane.transport.server import Server
+from ariane.wire.frame import FrameLimits
 
 # --- handlers ---------------------------------------------------------------------------------------------------------
 
@@ -55,6 +56,7 @@ def handler_table(parts: Components) -> HandlerTable:
     pull_checks = PullChecks(settings, topics, groups, clients)
     pusher = ReplyPusher(clients, clock, parts.store_host)
     rights_of = all_rights if parts.access is None else parts.access.rights_of
+    limits = FrameLimits(settings.transport.frame_bytes_max, settings.transport.header_bytes_max)
     progress = ConsumeProgress(settings.name, topics, offsets, clients, store, rate_of=parts.statistics.consume_rate)
     return HandlerTable.of(
         SendHandlers(settings, topics, groups, store, writer, flow, checks, SendResponses(settings, parts.store_host)),
@@ -64,7 +66,7 @@ def handler_table(parts: Components) -> HandlerTable:
         ReplyHandlers(settings, store, writer, checks, pusher, parts.store_host, rights_of),
         RetryHandlers(writer, store.lookup, groups, topics, settings, rights_of),
         ScheduleHandlers(parts.delayed),
-        TransactionHandlers(parts.transactions, store, writer, rights_of),
+        TransactionHandlers(parts.transactions, store, writer, rights_of, limits),
         ClientHandlers(settings, clients, groups, topics, clock),
         LockHandlers(settings, parts.locks, topics, groups, clock),
         ConsumerOffsetHandlers(settings, offsets, groups, topics, clients, store, rights_of, parts.invented),

@@ -54,7 +54,7 @@ from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType
 from ariane.wire.codes import ResponseCode
 from ariane.wire.hashes import tags_code
-from ariane.wire.properties import CHECKSUM_PROPERTY, encode_properties
+from ariane.wire.properties import CHECKSUM_PROPERTY, encode_properties, join_properties
 from ariane.wire.record.read import RecordView, verify
 
 _TAGS, _KEYS, _UNIQUE_KEY = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY
@@ -144,6 +144,9 @@ _TIMERS = (Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DEL
 DEFERRING = frozenset({_DELAY, *_TIMERS})
 """A message without any of these properties is delivered at once."""
 
+REAL_FORM = join_properties([(Property.REAL_TOPIC, "%b"), (Property.REAL_QUEUE_ID, "%d")]).encode()
+"""Where a message belongs that waits in a system topic: what the broker adds to its properties."""
+
 _NOT_QUEUED = 0x4  # the bit that prepared (4) and rolled back (12) share
 _NUMBER_LENGTH_MAX = 20
 
@@ -198,6 +201,16 @@ def _deferred_to(message: InboundMessage, topic: str, queue_id: int, properties:
     return replace(message, topic=topic, queue_id=queue_id, properties=properties)
 
 
+def delayed(draft: Draft, level: int, delay_ms: int) -> Draft:
+    """Turns the draft of a send whose property DELAY is this level, and that has no other delay, into one that waits.
+
+    As `deferred`, for a property text that is stored as it came.
+    """
+    draft.properties += REAL_FORM % (draft.topic.encode(), draft.queue_id)
+    draft.topic, draft.queue_id, draft.delay_ms = SCHEDULE, level - 1, delay_ms
+    return draft
+
+
 def _due_ms(properties: dict[str, str], now_ms: int) -> int | None:
     seconds, milliseconds, at_ms = (_number(properties, name) for name in _TIMERS)
     if seconds is not None:
@@ -229,6 +242,9 @@ _REPLICATED = {
 
 Respond = Callable[[ResponseCode | StoreError], None]
 
+HalfStored = Callable[[str, int, bytes, Draft, Appended], None]
+"""The message's own topic, queue and property text; its draft as a half message; where that is."""
+
 
 class MessageWriter:
     """For the event loop alone; only `settled` waits."""
@@ -250,6 +266,11 @@ class MessageWriter:
         self._waiting_messages = 0
         self._tickets = itertools.count()
         self._flush_enqueued: Callable[[], None] = _nothing_enqueued
+        self.half_stored: HalfStored = _nobody_listens
+
+    def on_half_stored(self, listener: HalfStored) -> None:
+        """Calls `listener` with each half message that was stored as it came."""
+        self.half_stored = listener
 
     # --- into the log -------------------------------------------------------------------------------------------------
 
@@ -265,6 +286,10 @@ class MessageWriter:
         draft = draft_of(later.message)
         draft.delay_ms = later.delay_ms
         return draft
+
+    def delay_of(self, level: int) -> int | None:
+        """In milliseconds; None when there is no such level."""
+        return self._levels_ms[level - 1] if 0 < level <= len(self._levels_ms) else None
 
     def put_together(self, messages: Sequence[InboundMessage]) -> list[Appended]:
         """A batch, all or none. Delays are for single messages: nothing is deferred here."""
@@ -438,6 +463,10 @@ def means_durable(wait: str | None) -> bool:
 
 
 def _nothing_enqueued() -> None:
+    pass
+
+
+def _nobody_listens(*_: object) -> None:
     pass
 
 

@@ -35,6 +35,9 @@ _REFUSED: dict[type[Request[Any]], tuple[ResponseCode, str]] = {
 }
 
 
+_REFUSED_KINDS = tuple(_REFUSED)
+
+
 class Guards(NamedTuple):
     """The guards of a dispatcher (rpc/dispatcher.py)."""
 
@@ -44,7 +47,7 @@ class Guards(NamedTuple):
 
 
 def at_slave(guards: Guards) -> Guards:
-    """With a slave's refusals behind those of access control; the fast path leaves sends to the general path."""
+    """With a slave's refusals behind those of access control; the fast path leaves what is refused to the general path."""
 
     def guard(connection: Connection, command: Command, request: Request[Any]) -> None:
         if guards.guard is not None:
@@ -54,7 +57,7 @@ def at_slave(guards: Guards) -> Guards:
                 raise RequestFailed(code, remark)
 
     def frame_guard(connection: Connection, request: Request[Any], header: bytes, body: bytes) -> bool:
-        if isinstance(request, Send):
+        if isinstance(request, _REFUSED_KINDS):
             return False
         return guards.frame_guard is None or guards.frame_guard(connection, request, header, body)
 

@@ -220,7 +220,8 @@ class Dispatcher:
 
     def _queue_simple(self, records: SimpleRecords, are_new: bool) -> None:
         """`are_new`: the queues do not have them, so only queue offsets are checked."""
-        by_topic, arrivals = self._queues.by_topic, Arrivals()
+        by_topic = self._queues.by_topic
+        arrived, tags_codes = list[ConsumeQueue](), list[int]()
         kept, owners, deleted = list[int](), list[int](), self._deletions.ends
         rows = zip(records.topics, records.queue_ids, records.queue_offsets, records.sys_flags, strict=True)
         for number, (topic, queue_id, queue_offset, sys_flag) in enumerate(rows):
@@ -232,15 +233,16 @@ class Dispatcher:
                 kept.append(number)
                 owners.append(queue.number)
                 if self.has_listeners:
-                    arrivals[queue, records.facts.tags_codes[number]] = queue_offset + 1
+                    arrived.append(queue)
+                    tags_codes.append(records.facts.tags_codes[number])
             else:
                 self._add_entries(records, kept, owners)
                 kept, owners = [], []
                 physical, size, tags_code = records.entry(number)
                 self._queue(topic, queue_id, queue_offset, physical, size, tags_code)
         self._add_entries(records, kept, owners)
-        if arrivals:
-            self.notify(arrivals)
+        if arrived:
+            self.notify(arrived, tags_codes)
 
     def _add_entries(self, records: SimpleRecords, kept: list[int], owners: list[int]) -> None:
         """Adds entries of the records numbered `kept` to their queues, whose `max_offset` counts them already."""

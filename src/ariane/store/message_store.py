@@ -79,6 +79,8 @@ class MessageStore:
     def __init__(self, components: StoreComponents, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
         self.settings = settings
         self.components = components
+        self.store_host = store_host
+        """This broker's address as a record holds it."""
         self._clock = clock
         self._refusal = WriteRefusal()
         self._append_ended = 0.0

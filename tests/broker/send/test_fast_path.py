@@ -1,7 +1,6 @@
 """The fast path for sends: it gives the same answers and stores the same records as the general path."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from ariane.clock import Clock
 from ariane.model.ids import RETRY_PREFIX
+from ariane.model.system_topics import SCHEDULE, TRANS_HALF
 from ariane.model.topic import TopicConfig, TopicFilterType
 from ariane.store.settings import FlushDiskType
 from ariane.testing import FakeClock
@@ -24,6 +24,7 @@ from ariane.wire.codes import HeaderFlag, ResponseCode, Serialization
 from ariane.wire.exchange import request_command
 from ariane.wire.fast.decoders import begins_with_send
 from ariane.wire.frame import Command, FrameDecoder, encode_frame
+from ariane.wire.record.read import decode_all
 from ariane.wire.requests.send import Send, SendBatch, SendMessage, SendMessageV2
 from tests.broker.in_process_broker import TOPIC, InProcessBroker, a_send, in_process_broker
 from tests.wire.fast.binary_frames import header_of, replaced
@@ -39,6 +40,8 @@ TOPICS = (
     TopicConfig(topic_name=RETRY),
 )
 COMMON = "KEYS\x01order-7\x02UNIQ_KEY\x017F0000010001\x02WAIT\x01true\x02TAGS\x01paid\x02"
+HALF = COMMON + "TRAN_MSG\x01true\x02PGROUP\x01shop\x02"
+DELAYED = COMMON + "DELAY\x013\x02"
 
 
 class Sink(asyncio.Transport):
@@ -125,9 +128,29 @@ names = st.sampled_from(
     ["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "CLUSTER", "MSG_REGION", "DELAY", "TRAN_MSG", "__CRC32#", "__SHARDINGKEY", "a"]
 ) | st.text("ab\x01\x02é", max_size=2)
 values = st.sampled_from(["true", "false", "K 1", "7F01", "3"]) | st.text('ab \x01\x02é"\\', max_size=4)
-texts = st.sampled_from([None, "", COMMON, COMMON[:-1], COMMON + "__SHARDINGKEY\x01s\x02"]) | st.lists(
-    st.tuples(names, values), max_size=4
-).map(lambda pairs: "\x02".join(f"{name}\x01{value}" for name, value in pairs))
+texts = (
+    st.sampled_from([None, "", COMMON, COMMON[:-1], COMMON + "__SHARDINGKEY\x01s\x02"])
+    | st.sampled_from(
+        [HALF, HALF[:-1], DELAYED, DELAYED[:-1], DELAYED.replace("3", "18"), DELAYED + HALF[len(COMMON) :]]
+    )
+    | st.builds(
+        lambda base, pair, place: pair + base if place else base + pair,
+        st.sampled_from([HALF, DELAYED, HALF.replace("true\x02P", "True\x02P"), DELAYED.replace("Y\x013", "Y\x0103")]),
+        st.sampled_from(
+            [
+                "__SHARDINGKEY\x01s\x02",
+                "REAL_TOPIC\x01a\x02",
+                "TIMER_DELAY_SEC\x011\x02",
+                "DELAY\x0130\x02",
+                "a\x01b\x02",
+            ]
+        ),
+        st.booleans(),
+    )
+    | st.lists(st.tuples(names, values), max_size=4).map(
+        lambda pairs: "\x02".join(f"{name}\x01{value}" for name, value in pairs)
+    )
+)
 sends = st.builds(
     lambda kind, **fields: kind(**fields),
     kind=st.sampled_from([SendMessageV2] * 8 + [SendMessage, SendBatch]),
@@ -237,11 +260,38 @@ async def test_common_sends_never_meet_the_general_path_once_their_topic_is_know
         assert [responses[opaque].ext["queueOffset"] for opaque in range(1, 41)] == [str(n) for n in range(1, 41)]
 
 
+@pytest.mark.parametrize("kind", Serialization)
+@pytest.mark.parametrize(
+    ("text", "sys_flag", "topic"),
+    [(HALF, 4, TRANS_HALF), (HALF[:-1], 4, TRANS_HALF), (DELAYED, 0, SCHEDULE), (DELAYED[:-1], 0, SCHEDULE)],
+    ids=["half", "half, open", "delayed", "delayed, open"],
+)
+async def test_half_messages_and_delayed_ones_take_the_fast_path(
+    tmp_path: Path, text: str, sys_flag: int, topic: str, kind: Serialization
+) -> None:
+    async with connection_to(tmp_path) as sender:
+        await sender.feed(frames(a_send(properties=COMMON)))
+        requests = [a_send(b"%d" % n, text.replace("7", str(n)), sys_flag=sys_flag, queue_id=1) for n in range(40)]
+        responses = await sender.feed(frames(*requests, serialization=kind))
+        assert sender.general == 1
+        assert [(responses[n].code, responses[n].ext["queueId"]) for n in range(1, 41)] == [(0, "1")] * 40
+        stored = sender.broker.store.reader.read(topic, 0 if topic == TRANS_HALF else 2, 0, 32)
+        first, *_ = decode_all(b"".join(stored.slices))
+        assert (first.body, first.properties["REAL_TOPIC"], first.properties["REAL_QID"]) == (b"0", TOPIC, "1")
+
+
+async def test_a_broker_that_accepts_no_transactions_refuses_each_half_message(tmp_path: Path) -> None:
+    async with connection_to(tmp_path, reject_transactions=True) as sender:
+        await sender.feed(frames(a_send(properties=COMMON)))
+        responses = await sender.feed(frames(*[a_send(properties=HALF, sys_flag=4)] * 12))
+        assert {response.code for response in responses.values()} == {ResponseCode.NO_PERMISSION}
+
+
 async def test_sends_and_batches_of_real_clients_take_the_fast_path(tmp_path: Path) -> None:
-    """With headers of either kind, byte for byte as recorded; not one-way sends, half messages and retries."""
+    """With headers of either kind, byte for byte as recorded; not one-way sends and retries."""
     recorded = [data for data in raw_frames() if begins_with_send(data, 0)]
-    plain = [data for data in recorded if not only(data).flag and not re.search(b"TRAN_MSG|%RETRY%", data)]
-    assert [sum(data[4] == kind for data in plain) >= 2 for kind in Serialization] == [True, True]
+    plain = [data for data in recorded if not only(data).flag and b"%RETRY%" not in data]
+    assert [sum(data[4] == kind for data in plain) >= 3 for kind in Serialization] == [True, True]
     async with connection_to(tmp_path) as sender:
         for data in plain:
             sender.broker.topics.put(TopicConfig(topic_name=only(data).ext["b"]))

@@ -54,7 +54,7 @@ PEERS = ("192.0.2.7:50000", "10.9.9.1:50000", "10.8.8.8:50000")
 REQUESTS: tuple[Request[Any], ...] = (
     a_send(b"one", COMMON),
     a_send(b"two", COMMON, topic=SECRET_TOPIC),
-    a_send(b"three", COMMON + "DELAY\x011\x02"),
+    a_send(b"three", COMMON + "TIMER_DELAY_SEC\x011\x02"),
     a_batch(*even(4)),
     a_pull(),
     a_pull(topic=SECRET_TOPIC),

@@ -10,10 +10,9 @@ from ariane.broker.transactions.outcomes import OutcomeSink
 from ariane.broker.writer import MessageWriter
 from ariane.errors import RequestFailed
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
-from ariane.rpc.handlers import Call
 from ariane.store.settings import FlushDiskType
 from ariane.testing import FakeClock
-from ariane.wire.codes import HeaderFlag, RequestCode, ResponseCode
+from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import read_response, request_command
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command, encode_frame
@@ -200,10 +199,9 @@ async def test_no_check_request_is_sent_about_an_outcome_that_came_in_this_itera
         sent = await producer.send_half(b"1")
         await broker.clock.advance(60)
         outcomes = OutcomeSink(broker.transactions, writer_of(broker))
-        oneway = Command(code=RequestCode.END_TRANSACTION, flag=HeaderFlag.ONEWAY)
         connection = next(iter(broker.clients.producers("payers"))).connection
         record = broker.transactions.queue.at(sent.queue_offset)
-        assert outcomes.enqueue(outcome_of(sent, COMMIT), Call(connection, oneway), record)
+        assert outcomes.enqueue(outcome_of(sent, COMMIT), connection, None, record)
         assert delivered(broker) == []
         await broker.checks.run_pass()
         assert delivered(broker) == [b"1"]

@@ -20,7 +20,7 @@ from ariane.model.system_topics import OFFSET_MOVED_EVENT
 from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.wire.codes import ResponseCode, Serialization
 from ariane.wire.exchange import response_command
-from ariane.wire.fast.fields import Opaque, opaque_bytes
+from ariane.wire.fast.fields import Opaque, opaque_of
 from ariane.wire.fast.templates import BINARY_TEMPLATES_MAX, SAMPLE_OPAQUES, form_of_samples, sample_numbers
 from ariane.wire.frame import FRAME_BYTES_MAX, Command, encode_binary_header, encode_json_header
 from ariane.wire.json.body import JsonBody
@@ -38,7 +38,7 @@ _CODES = {
     ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
 }
 _PREFIX = struct.Struct(">iI")
-_JSON, _BINARY = Serialization.JSON, Serialization.BINARY
+_BINARY = Serialization.BINARY
 
 # Numbers that occur nowhere else in a response, each replaced by a placeholder.
 _OPAQUE, _BROKER, _NEXT, _MIN, _MAX = 1_111_111_111, 1_222_222_222, 1_333_333_333, 1_444_444_444, 1_555_555_555
@@ -92,8 +92,7 @@ class FoundResponses:
         """With `size` bytes of records; None when the template does not fit."""
         if command.flag or size > FRAME_BYTES_MAX // 2:
             return None
-        opaque = command.opaque if command.serialization is _JSON else opaque_bytes(command)
-        head = self.head(opaque, broker_id, result.next_offset, result.min_offset, result.max_offset, size)
+        head = self.head(opaque_of(command), broker_id, result.next_offset, result.min_offset, result.max_offset, size)
         return b"".join((head, *result.slices))
 
     def head(

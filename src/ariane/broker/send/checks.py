@@ -67,6 +67,10 @@ class SendChecks:
         """Whether this broker has write permission."""
         return bool(self._settings.permission & _WRITE)
 
+    @property
+    def accepts_half_messages(self) -> bool:
+        return not self._settings.reject_transactions
+
     def check_batch(self, body: bytes) -> None:
         if len(body) > self.batch_bytes_max:
             raise MessageRefused(

@@ -8,6 +8,7 @@ Either decoder yields a `Send` (wire/requests/send.py), so another one, for exam
 of a fast one without a change here.
 """
 
+from collections.abc import Callable
 from sys import intern
 
 from ariane.broker.send.checks import SendChecks
@@ -15,7 +16,7 @@ from ariane.broker.writer import DEFERRING, index_keys
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.model.topic import TopicConfig, TopicFilterType
-from ariane.store.append.draft import Draft
+from ariane.store.append.draft import Appended, Draft
 from ariane.wire.fast.fields import Opaque
 from ariane.wire.frame import Command
 from ariane.wire.hashes import tags_code
@@ -29,16 +30,30 @@ _MULTI_TAGS = int(SysFlag.MULTI_TAGS)
 NOT_PLAIN = DEFERRING | {Property.TRANSACTION_PREPARED, Property.CLUSTER, Property.MSG_REGION}
 """A message with one of these properties is not stored as it came."""
 
-PendingSend = tuple[Opaque | Command, str | None, str | None, int, Draft, bool]
+WhenStored = Callable[[Draft, Appended], None]
+"""Something to be done once a message is stored."""
+
+PendingSend = tuple[Opaque | Command, str | None, str | None, int, Draft, WhenStored | None]
 """A send that waits for its append: the request, by its opaque number if the response template fits it (`requester`
 in responses.py); the message's unique key and WAIT, if any; the queue that was requested, which is not where a half
-message is stored; the draft; whether it has a sharding key. A plain tuple: any class costs 0.1 us more to make."""
+message is stored; the draft; what else is to be done. A plain tuple: any class costs 0.1 us more to make."""
 
 
 class TopicEntry:
     """What sends to one topic need to know; the topic has passed its checks."""
 
-    __slots__ = ("groups", "is_ordered", "match", "queues", "sys_flag", "tags", "tags_code", "topic")
+    __slots__ = (
+        "delay_group",
+        "groups",
+        "is_half",
+        "is_ordered",
+        "match",
+        "queues",
+        "sys_flag",
+        "tags",
+        "tags_code",
+        "topic",
+    )
 
     def __init__(self, config: TopicConfig) -> None:
         self.topic = intern(config.topic_name)
@@ -52,7 +67,7 @@ class TopicEntry:
 
     def use(self, pattern: PropertyPattern) -> None:
         """The pattern of its last message: most likely also that of the next."""
-        self.match, self.groups, self.is_ordered = pattern
+        self.match, self.groups, self.is_ordered, self.is_half, self.delay_group = pattern
 
     def hash_tags(self, tags: str | None) -> int:
         """The code of other tags than last time."""

@@ -3,25 +3,38 @@
     chunk ─► SendDecoder ─► topic entry ─► property pattern ─► build_draft ──┐
                                        └─► sizes of the first item ──────────┴─► enqueued for one append
 
-It stops before the first uncommon frame - a new topic, a delay, a transaction, a retry, an irregular property text -
-and the connection hands that frame to the general path (handler.py), which also reports errors, and then comes back
-here. Both enqueue the same drafts, so the only difference is the CPU time (docs/decisions/send-path.md has the figures
-of each step).
+It stops before the first uncommon frame - a new topic, a delivery time, a retry, an irregular property text - and the
+connection hands that frame to the general path (handler.py), which also reports errors, and then comes back here. Half
+messages and delay levels are common: their property text, too, is stored as it came. Both enqueue the same drafts, so
+the only difference is the CPU time (docs/decisions/send-path.md has the figures of each step).
 
 What is the same for many messages is looked up once: flow control and the broker's own state once a chunk, a topic's
 configuration once until any topic changes, the names of properties once a pattern.
 """
 
+import re
+from functools import partial
+
 from ariane.broker.coalescer import Coalescer
 from ariane.broker.send.batch import check_no_single
 from ariane.broker.send.checks import SendChecks, accepts_sends, born_host
-from ariane.broker.send.drafts import NOT_PLAIN, TRANSACTION_BITS, PendingSend, TopicCache, TopicEntry, build_draft
+from ariane.broker.send.drafts import (
+    NOT_PLAIN,
+    TRANSACTION_BITS,
+    PendingSend,
+    TopicCache,
+    TopicEntry,
+    WhenStored,
+    build_draft,
+)
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.responses import is_plain
 from ariane.broker.send.sinks import BatchKind, BatchSink, PendingBatch, SendSink
-from ariane.broker.writer import means_durable
+from ariane.broker.transactions.half_messages import NOT_FROM_PRODUCERS, half
+from ariane.broker.writer import delayed, means_durable
 from ariane.errors import MessageRefused
 from ariane.model.message import Property
+from ariane.store.append.draft import Draft
 from ariane.transport.connection import Connection
 from ariane.wire.fast.decoders import SendDecoder, begins_with_send
 from ariane.wire.fast.fields import FrameCheck, Opaque, SendFrames
@@ -31,6 +44,10 @@ from ariane.wire.record.uniform_batch import uniform_sizes_of
 from ariane.wire.requests.send import Send
 
 _TAGS, _KEYS, _UNIQUE_KEY, _WAIT = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY, Property.WAIT
+_DELAY, _PREPARED = Property.DELAY, Property.TRANSACTION_PREPARED
+_HALF_ONLY, _DELAY_ONLY = {_PREPARED}, {_DELAY}
+_REAL_NAMES = frozenset({Property.REAL_TOPIC, Property.REAL_QUEUE_ID})
+_LEVEL = re.compile("[1-9][0-9]?").fullmatch
 BatchOptions = tuple[str | None, bool]
 """Unique key and WAIT of a batch, not of its messages."""
 
@@ -54,6 +71,7 @@ class SendFastPath:
         self._topics = topics
         self._coalescer = coalescer
         self._sends = sends
+        self._writer = sends.writer
         self._batches = batches
         self._added, self._end_and_added = broker_properties, PAIR_END + broker_properties
         self._limits = limits
@@ -74,12 +92,7 @@ class SendFastPath:
         for end, opaque, fields, body_at in self._frames(data, position, self._limits, check):
             entry = entries.get(fields.topic)
             queue_id = fields.queue_id
-            if (
-                entry is None
-                or not 0 <= queue_id < entry.queues
-                or fields.sys_flag & TRANSACTION_BITS
-                or body_at == end
-            ):
+            if entry is None or not 0 <= queue_id < entry.queues or body_at == end:
                 break
             if fields.batch is True:
                 self._enqueue(connection, pending, position - began)
@@ -92,9 +105,10 @@ class SendFastPath:
             match = entry.match(text)
             if match is not None:
                 unique_key, keys, tags, wait = match.group(*entry.groups)
+                delay = match.group(entry.delay_group) if entry.delay_group else None
             elif (properties := self._read(entry, text)) is not None:
                 unique_key, keys = properties.get(_UNIQUE_KEY), properties.get(_KEYS)
-                tags, wait = properties.get(_TAGS), properties.get(_WAIT)
+                tags, wait, delay = properties.get(_TAGS), properties.get(_WAIT), properties.get(_DELAY)
                 if not is_plain(unique_key):
                     break
             else:
@@ -104,7 +118,15 @@ class SendFastPath:
             except UnicodeEncodeError:
                 break
             draft = build_draft(fields, entry, queue_id, data[body_at:end], encoded, host, unique_key, keys, tags)
-            pending.append((opaque, unique_key, wait, queue_id, draft, entry.is_ordered))
+            when_stored: WhenStored | None = None
+            if entry.is_half or delay is not None or fields.sys_flag & TRANSACTION_BITS:
+                if not self._defer(draft, entry, delay):
+                    break
+                if entry.is_half:
+                    when_stored = partial(self._writer.half_stored, entry.topic, queue_id, draft.properties)
+            elif entry.is_ordered:
+                when_stored = self._sends.count_ordered
+            pending.append((opaque, unique_key, wait, queue_id, draft, when_stored))
             position = end
         self._enqueue(connection, pending, position - began)
         return position
@@ -119,11 +141,25 @@ class SendFastPath:
             properties, regular = read_property_text(text)
         except MessageRefused:
             return None
-        if not NOT_PLAIN.isdisjoint(properties) or regular.rstrip(PAIR_END) != text.rstrip(PAIR_END):
+        if not _is_kept(properties) or regular.rstrip(PAIR_END) != text.rstrip(PAIR_END):
             return None
         entry.use(self._patterns.of(properties))
-        entry.is_ordered = Property.SHARDING_KEY in properties
+        entry.is_ordered, entry.is_half = Property.SHARDING_KEY in properties, _PREPARED in properties
         return properties
+
+    def _defer(self, draft: Draft, entry: TopicEntry, delay: str | None) -> bool:
+        """Turns a draft into one that waits in a system topic, for its outcome or its time; False when the general path
+        must decide."""
+        if entry.is_half:
+            if not draft.sys_flag & TRANSACTION_BITS or not self._checks.accepts_half_messages:
+                return False
+            half(draft)
+            return True
+        delay_ms = None if delay is None else self._writer.delay_of(int(delay))
+        if delay is None or delay_ms is None or draft.sys_flag & TRANSACTION_BITS:
+            return False
+        delayed(draft, int(delay), delay_ms)
+        return True
 
     # --- batches ----------------------------------------------------------------------------------------------------
     #
@@ -134,7 +170,7 @@ class SendFastPath:
         self, connection: Connection, opaque: Opaque, fields: Send, entry: TopicEntry, host: bytes, body: memoryview
     ) -> bool:
         options = self._options(fields.properties)
-        if options is None or len(body) > self._checks.batch_bytes_max:
+        if options is None or fields.sys_flag & TRANSACTION_BITS or len(body) > self._checks.batch_bytes_max:
             return False
         batch = PendingBatch(opaque, *options, fields, fields.sys_flag | entry.sys_flag, host, body)
         kind = BatchKind(entry.topic, uniform_sizes_of(body), len(host))
@@ -158,3 +194,13 @@ class SendFastPath:
         options = unique_key, means_durable(properties.get(_WAIT))
         self._last_options = text, options
         return options
+
+
+def _is_kept(properties: dict[str, str]) -> bool:
+    """Whether a text is stored as it came, perhaps with properties of the broker behind it."""
+    odd = NOT_PLAIN.intersection(properties)
+    if odd == _HALF_ONLY:
+        return properties[_PREPARED] == "true" and NOT_FROM_PRODUCERS.isdisjoint(properties)
+    if odd == _DELAY_ONLY:
+        return _LEVEL(properties[_DELAY]) is not None and _REAL_NAMES.isdisjoint(properties)
+    return not odd

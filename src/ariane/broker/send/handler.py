@@ -14,7 +14,7 @@ from ariane.broker.groups.configs import Groups
 from ariane.broker.groups.dead_letters import retry_target
 from ariane.broker.send.batch import draft_batch
 from ariane.broker.send.checks import SendChecks, born_host, check_body, queue_of
-from ariane.broker.send.drafts import NOT_PLAIN, TRANSACTION_BITS, TopicCache, TopicEntry, build_draft
+from ariane.broker.send.drafts import NOT_PLAIN, TRANSACTION_BITS, PendingSend, TopicCache, TopicEntry, build_draft
 from ariane.broker.send.fast_path import SendFastPath
 from ariane.broker.send.flow_control import FlowControl
 from ariane.broker.send.responses import SendResponses, requester
@@ -168,8 +168,9 @@ class SendHandlers:
     def _enqueue(self, draft: Draft, call: Call, queue_id: int, properties: dict[str, str]) -> Deferred:
         unique_key = properties.get(_UNIQUE_KEY)
         is_ordered = Property.SHARDING_KEY in properties and draft.topic not in _SYSTEM_TOPICS
+        when_stored = self._sends.count_ordered if is_ordered else None
         request = requester(call.command, unique_key)
-        pending = (request, unique_key, properties.get(Property.WAIT), queue_id, draft, is_ordered)
+        pending: PendingSend = (request, unique_key, properties.get(Property.WAIT), queue_id, draft, when_stored)
         self._coalescer.enqueue(self._sends, None, call.connection, [pending], len(draft.body))
         return DEFERRED
 
@@ -213,7 +214,7 @@ class SendHandlers:
             return False
         if (request.reconsume_times or 0) > 0 and Property.DELAY in properties:
             return False
-        if self.settings.reject_transactions:
+        if not self.checks.accepts_half_messages:
             raise RequestFailed(
                 ResponseCode.NO_PERMISSION,
                 f"broker {self.settings.name} accepts no transactional messages (rejectTransactionMessage = true)",

@@ -16,7 +16,7 @@ from ariane.store.append.batch import AppendedBatch
 from ariane.store.append.draft import Appended
 from ariane.wire.codes import RequestCode, ResponseCode, Serialization
 from ariane.wire.exchange import response_command
-from ariane.wire.fast.fields import Opaque, command_of, opaque_bytes
+from ariane.wire.fast.fields import Opaque, command_of, opaque_of
 from ariane.wire.fast.templates import BINARY_TEMPLATES_MAX, SAMPLE_OPAQUES, form_of_samples, sample_numbers
 from ariane.wire.frame import Command, encode_frame, encode_json_header
 from ariane.wire.message_id import offset_message_id, offset_message_ids
@@ -24,7 +24,7 @@ from ariane.wire.requests.send import SendResponse
 
 _PREFIX = struct.Struct(">iI")
 _SUCCESS = ResponseCode.SUCCESS
-_JSON, _BINARY = Serialization.JSON, Serialization.BINARY
+_BINARY = Serialization.BINARY
 _SEND = int(RequestCode.SEND_MESSAGE_V2)
 
 _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
@@ -176,9 +176,7 @@ def requester(command: Command, unique_key: str | None) -> Opaque | Command:
 
     That is: a header that wants a response, and a unique key, if any, that can stand in JSON as it is.
     """
-    if command.flag or not is_plain(unique_key):
-        return command
-    return command.opaque if command.serialization is _JSON else opaque_bytes(command)
+    return command if command.flag or not is_plain(unique_key) else opaque_of(command)
 
 
 def is_plain(unique_key: str | None) -> bool:

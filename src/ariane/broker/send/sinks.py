@@ -46,11 +46,15 @@ class SendSink(Sink[PendingSend, Appended]):
         drafts = [item[4] for item in items]
         results = self.writer.store.append(drafts)
         self._count(drafts, results)
-        for number in [number for number, item in enumerate(items) if item[5]]:
+        for number, when_stored in [(number, item[5]) for number, item in enumerate(items) if item[5]]:
             result = results[number]
-            if type(result) is Appended:
-                self.writer.counters.put_ordered(drafts[number].topic, result.size)
+            if type(result) is Appended and when_stored is not None:
+                when_stored(drafts[number], result)
         return results
+
+    def count_ordered(self, draft: Draft, appended: Appended) -> None:
+        """What is to be done with a message that has a sharding key."""
+        self.writer.counters.put_ordered(draft.topic, appended.size)
 
     def _count(self, drafts: list[Draft], results: Sequence[Any]) -> None:
         counters = self.writer.counters

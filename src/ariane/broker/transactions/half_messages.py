@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from ariane.broker.writer import DEFERRING, InboundMessage, keys_of
+from ariane.broker.writer import DEFERRING, REAL_FORM, InboundMessage, keys_of
 from ariane.errors import RecordError
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import Property, StoredMessage
@@ -81,6 +81,25 @@ class HalfRecord(msgspec.Struct, frozen=True, gc=False):
     @property
     def producer_group(self) -> str:
         return self.properties.get(_PRODUCER_GROUP, "")
+
+    def is_of_group(self, group: str) -> bool:
+        return self.producer_group == group
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether it has a delay, which begins with the commit."""
+        return not DEFERRING.isdisjoint(self.properties)
+
+    @property
+    def physical_offset(self) -> int:
+        return self.view.physical_offset
+
+    @property
+    def size(self) -> int:
+        return self.view.size
+
+    def real(self) -> Draft:
+        return real(self)
 
     @property
     def body(self) -> bytes:
@@ -243,9 +262,7 @@ def _inbound(stored: StoredMessage, *, topic: str, queue_id: int, properties: di
 _COMMIT_BITS = int(SysFlag.TRANSACTION_COMMIT)
 _TAGS = Property.TAGS
 
-_REAL = join_properties([(Property.REAL_TOPIC, "%b"), (Property.REAL_QUEUE_ID, "%d")]).encode()
-
-_NOT_FROM_PRODUCERS = DEFERRING | {
+NOT_FROM_PRODUCERS = DEFERRING | {
     # With these a producer could pass its message off as a copy of another.
     Property.TRANSACTION_PREPARED_QUEUE_OFFSET,
     Property.TRANSACTION_CHECK_TIMES,
@@ -260,14 +277,14 @@ _NOT_FROM_PRODUCERS = DEFERRING | {
 
 def producers_text(properties: dict[str, str], text: str) -> str:
     """A half message's property text without properties that its producer may not set: nearly always as it came."""
-    if _NOT_FROM_PRODUCERS.isdisjoint(properties):
+    if NOT_FROM_PRODUCERS.isdisjoint(properties):
         return text
-    return join_properties((name, value) for name, value in properties.items() if name not in _NOT_FROM_PRODUCERS)
+    return join_properties((name, value) for name, value in properties.items() if name not in NOT_FROM_PRODUCERS)
 
 
 def half(draft: Draft) -> Draft:
     """Turns the draft of a send into one that waits for its outcome."""
-    draft.properties += _REAL % (draft.topic.encode(), draft.queue_id)
+    draft.properties += REAL_FORM % (draft.topic.encode(), draft.queue_id)
     draft.topic, draft.queue_id = TRANS_HALF, HALF_QUEUE
     draft.sys_flag &= ~_TRANSACTION_BITS
     return draft

@@ -18,16 +18,16 @@ clients send them as requests and would wait until they time out. Here each requ
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ariane.broker.acl.rights import EVERYTHING, Rights, RightsOf, all_rights
+from ariane.broker.acl.rights import EVERYTHING, Rights
 from ariane.broker.coalescer import Coalescer, Sink
 from ariane.broker.groups.offsets import ConsumerOffsets
-from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord, op_message, real, real_to_defer, reopened
+from ariane.broker.transactions.half_messages import HalfMessage, HalfRecord, op_message, real_to_defer, reopened
 from ariane.broker.transactions.pending import StoredQueue, half_queue, load_pending
-from ariane.broker.writer import DEFERRING, InboundMessage, MessageWriter, draft_of, store_error_response
+from ariane.broker.transactions.recent import RecentHalfMessage, RecentHalfMessages
+from ariane.broker.writer import InboundMessage, MessageWriter, draft_of, store_error_response
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError
 from ariane.logs import RepeatedWarnings
@@ -35,23 +35,25 @@ from ariane.model.ids import GROUP_LENGTH_MAX
 from ariane.model.message import Property
 from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF
 from ariane.rpc.failures import failure
-from ariane.rpc.handlers import DEFERRED, Call, Deferred, encode_result, handles
+from ariane.rpc.handlers import encode_result
 from ariane.store.append.appender import AppendResult
 from ariane.store.append.draft import Appended, Draft
-from ariane.store.blocking_io import IoSteps, run_in_executor
+from ariane.store.blocking_io import IoSteps
 from ariane.store.message_store import MessageStore
 from ariane.transport.connection import Connection
-from ariane.wire.codes import ResponseCode
+from ariane.wire.codes import HeaderFlag, RequestCode, ResponseCode
+from ariane.wire.fast.fields import Opaque, command_of
 from ariane.wire.fields import Response
 from ariane.wire.frame import Command
 from ariane.wire.message_id import decode_offset_message_id
 from ariane.wire.record.read import RecordView, verify
-from ariane.wire.requests.send import Decision, EndTransaction, ResumeTransactionChecks
+from ariane.wire.requests.send import Decision, EndTransaction
 
 log = logging.getLogger(__name__)
 
 _REMEMBERED_MAX = 10_000
 
+_END = int(RequestCode.END_TRANSACTION)
 _COMMIT = Decision.COMMIT
 _DECISIONS = {int(decision): decision for decision in Decision}
 
@@ -59,7 +61,7 @@ _DECISIONS = {int(decision): decision for decision in Decision}
 class Outcome(NamedTuple):
     """An outcome that fits its half message, and is not written yet."""
 
-    half: HalfRecord
+    half: HalfRecord | RecentHalfMessage
     newest: int
     """Where the half message waits: itself, or its newest copy."""
     decision: Decision
@@ -78,6 +80,8 @@ class Transactions:
         self._writer = writer
         self._clock = clock
         self.queue = half_queue(store)
+        self.recent = RecentHalfMessages()
+        writer.on_half_stored(self.recent.add)
         self._remembered: OrderedDict[int, Decision] = OrderedDict()
         self.open = load_pending(store, offsets)
         self.last_write: Appended | None = None
@@ -95,17 +99,20 @@ class Transactions:
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
-    def judged(self, request: EndTransaction, record: memoryview | None, rights: Rights = EVERYTHING) -> Outcome | None:
+    def judged(
+        self, request: EndTransaction, found: memoryview | RecentHalfMessage | None, rights: Rights = EVERYTHING
+    ) -> Outcome | None:
         """What a producer's outcome asks to be written: nothing for "unknown", and for one that was sent before.
 
-        `record` is the record at the offset that the outcome names. RequestFailed when it does not fit, or when the
-        account may not publish to the message's own topic.
+        `found` is what is at the offset that the outcome names: a record, or a half message in memory. RequestFailed
+        when it does not fit, or when the account may not publish to the message's own topic.
         """
         decision = _decision(request.commit_or_rollback)
         if decision is Decision.UNKNOWN:
             return None
-        half = _half_record_of(request, record)
-        rights.require_end_of_transaction(half.real_topic)
+        half = _fitting(request, HalfRecord.of(found) if isinstance(found, memoryview) else found)
+        if rights is not EVERYTHING:
+            rights.require_end_of_transaction(half.real_topic)
         newest = self.open.newest(half.first_offset)
         if newest is not None:
             return Outcome(half, newest, decision)
@@ -119,7 +126,7 @@ class Transactions:
         over = [number for number, result in enumerate(reals) if not isinstance(result, StoreError)]
         now_ms = self._clock.now_ms()
         ops = self._writer.append_each(
-            [op_message(outcomes[number].newest, now_ms, outcomes[number].half.view.store_host) for number in over]
+            [op_message(outcomes[number].newest, now_ms, self._store.store_host) for number in over]
         )
         for number, op in zip(over, ops, strict=True):
             written[number] = self._finish(outcomes[number], reals[number], op)
@@ -140,14 +147,12 @@ class Transactions:
                 results[number] = result
         return results
 
-    def _real(self, half: HalfRecord) -> Draft:
+    def _real(self, half: HalfRecord | RecentHalfMessage) -> Draft:
         """A delay that the producer asked for begins with the commit."""
         try:
-            return (
-                real(half)
-                if DEFERRING.isdisjoint(half.properties)
-                else self._writer.draft_with_delay(real_to_defer(half))
-            )
+            if isinstance(half, HalfRecord) and half.is_deferred:
+                return self._writer.draft_with_delay(real_to_defer(half))
+            return half.real()
         except RecordError as error:
             raise MessageRefused(str(error)) from None
 
@@ -231,15 +236,14 @@ def _decision(number: int) -> Decision:
     return decision
 
 
-def _half_record_of(request: EndTransaction, record: memoryview | None) -> HalfRecord:
-    half = None if record is None else HalfRecord.of(record)
-    if half is None or half.view.physical_offset != request.commit_log_offset:
+def _fitting(request: EndTransaction, half: HalfRecord | RecentHalfMessage | None) -> HalfRecord | RecentHalfMessage:
+    if half is None or half.physical_offset != request.commit_log_offset:
         raise _refused(
             f"no half message at offset {request.tran_state_table_offset} of {TRANS_HALF} and "
             f"{request.commit_log_offset} of the commit log: take both from the response to its send, or from the "
             "broker's check request"
         )
-    if half.producer_group != request.producer_group:
+    if not half.is_of_group(request.producer_group):
         raise _refused(
             f"the half message at {request.commit_log_offset} is of producer group {half.producer_group!r}, "
             f"not {request.producer_group[:255]!r}: only its own group may end it"
@@ -260,7 +264,8 @@ OUTCOME_BYTES_MAX = 1024 * 1024
 class PendingOutcome(NamedTuple):
     outcome: Outcome
     request: EndTransaction
-    call: Call
+    opaque: Opaque | None
+    """None: it wants no response."""
 
 
 class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
@@ -278,7 +283,12 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
         transactions.before_others(self._coalescer.flush)
 
     def enqueue(
-        self, request: EndTransaction, call: Call, record: memoryview | None, rights: Rights = EVERYTHING
+        self,
+        request: EndTransaction,
+        connection: Connection,
+        opaque: Opaque | None,
+        record: memoryview | None,
+        rights: Rights = EVERYTHING,
     ) -> bool:
         """Whether there is something to write; RequestFailed when the outcome does not fit the half message."""
         outcome = self._transactions.judged(request, record, rights)
@@ -288,9 +298,20 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
         if outcome is None:
             return False
         self._enqueued.add(outcome.half.first_offset)
-        pending = PendingOutcome(outcome, request, call)
-        self._coalescer.enqueue(self, None, call.connection, [pending], outcome.half.view.size)
+        self.enqueue_all(connection, [PendingOutcome(outcome, request, opaque)])
         return True
+
+    def first(self, request: EndTransaction, found: memoryview | RecentHalfMessage) -> Outcome | None:
+        """An outcome for `enqueue_all`, if there is something to write, and nothing of this transaction is enqueued."""
+        outcome = self._transactions.judged(request, found)
+        if outcome is None or outcome.half.first_offset in self._enqueued:
+            return None
+        self._enqueued.add(outcome.half.first_offset)
+        return outcome
+
+    def enqueue_all(self, connection: Connection, pending: list[PendingOutcome]) -> None:
+        if pending:
+            self._coalescer.enqueue(self, None, connection, pending, sum([item.outcome.half.size for item in pending]))
 
     def write(self, key: Any, items: list[PendingOutcome]) -> Sequence[Written]:
         self._enqueued.clear()
@@ -302,29 +323,32 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
         return results
 
     def command_of(self, item: PendingOutcome) -> Command:
-        return item.call.command
+        if item.opaque is None:
+            return Command(code=_END, flag=HeaderFlag.ONEWAY)
+        return command_of(_END, item.opaque)
 
     def wants_durable(self, item: PendingOutcome) -> bool:
-        return not item.call.command.is_oneway
+        return item.opaque is not None
 
     def appended(self, result: tuple[Appended, ...]) -> Sequence[Appended]:
         """The last record: a sync that covers it covers all."""
         return result[-1:]
 
     def stored(self, stored: Iterable[tuple[PendingOutcome, tuple[Appended, ...]]]) -> bytes:
-        commands = [item.call.command for item, _ in stored]  # mostly one-way
-        return b"".join([encode_result(command, Response()) or b"" for command in commands if not command.is_oneway])
+        awaited = [self.command_of(item) for item, _ in stored if item.opaque is not None]
+        return b"".join([encode_result(command, Response()) or b"" for command in awaited])
 
     def stored_with(self, code: ResponseCode, item: PendingOutcome, result: tuple[Appended, ...]) -> bytes | None:
-        return encode_result(item.call.command, Response(code=code, remark=code.name))
+        return encode_result(self.command_of(item), Response(code=code, remark=code.name))
 
     def failed(self, connection: Connection, item: PendingOutcome, error: Exception) -> bytes | None:
         if isinstance(error, StoreError):
             error = store_error_response(error, self.writer.store)
-            self.log_refused(item.request, item.call, error.remark)
-        return encode_result(item.call.command, failure(connection, item.call.command, error))
+            self.log_refused(item.request, connection, error.remark)
+        command = self.command_of(item)
+        return encode_result(command, failure(connection, command, error))
 
-    def log_refused(self, request: EndTransaction, call: Call, reason: str) -> None:
+    def log_refused(self, request: EndTransaction, connection: Connection, reason: str) -> None:
         """Most producers do not look at the response, so the reason is logged: of each group once a minute."""
         group = request.producer_group[:GROUP_LENGTH_MAX]
         fields = {
@@ -332,52 +356,9 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
             "decision": request.commit_or_rollback,
             "after_check": request.from_transaction_check,
             "id": request.msg_id,
-            "peer": call.connection.peer,
+            "peer": connection.peer,
             "reason": reason,
         }
         self._warnings.warning(
-            "outcome of a transaction not taken", (call.connection.peer.rpartition(":")[0], group), fields
+            "outcome of a transaction not taken", (connection.peer.rpartition(":")[0], group), fields
         )
-
-
-# --- handlers ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class TransactionHandlers:
-    transactions: Transactions
-    store: MessageStore
-    writer: MessageWriter
-    rights_of: RightsOf = all_rights
-    _outcomes: OutcomeSink = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._outcomes = OutcomeSink(self.transactions, self.writer)
-
-    @handles(EndTransaction)
-    def end(self, request: EndTransaction, call: Call) -> Response | Deferred | Awaitable[Response | Deferred]:
-        record = self.transactions.queue.fresh_at(request.tran_state_table_offset)
-        return self._end_old(request, call) if record is None else self._end(request, call, record)
-
-    async def _end_old(self, request: EndTransaction, call: Call) -> Response | Deferred:
-        """The producer took its time, or answers a check request: a thread fetches the half message if need be."""
-        record = await run_in_executor(self.transactions.queue.finding(request.tran_state_table_offset))
-        return self._end(request, call, record)
-
-    def _end(self, request: EndTransaction, call: Call, record: memoryview | None) -> Response | Deferred:
-        try:
-            return DEFERRED if self._outcomes.enqueue(request, call, record, self.rights_of(call)) else Response()
-        except RequestFailed as error:
-            self._outcomes.log_refused(request, call, error.remark)
-            raise
-
-    @handles(ResumeTransactionChecks)
-    async def resume(self, request: ResumeTransactionChecks, call: Call) -> Response:
-        try:
-            message = await run_in_executor(self.transactions.given_up(request.msg_id or ""))
-            appended = self.transactions.resume(message)
-            log.info("transaction opened again", extra={"id": request.msg_id, "peer": call.connection.peer})
-            code = await self.writer.settled(() if appended is None else appended)
-        except StoreError as error:
-            raise store_error_response(error, self.store) from error
-        return Response(code=code, remark=None if code == ResponseCode.SUCCESS else code.name)

@@ -25,9 +25,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ariane.errors import HeaderError
-from ariane.model.ids import QueueOffset
-from ariane.wire.codes import RequestCode, Serialization
-from ariane.wire.fast.fields import FrameCheck, PullFields, SendFields
+from ariane.model.ids import PhysicalOffset, QueueOffset
+from ariane.wire.codes import HeaderFlag, RequestCode, Serialization
+from ariane.wire.fast.fields import FrameCheck, OutcomeFields, PullFields, SendFields
 from ariane.wire.fields import Request
 from ariane.wire.frame import SURELY_WITHIN_LIMITS, FrameLimits, decode_binary_header
 from ariane.wire.signature import SIGNATURE, SIGNATURE_V2
@@ -87,6 +87,9 @@ L = TypeVar("L", bound=Layout)
 class LearnedHeaders(ABC, Generic[F, L]):
     """Layouts and fields of one kind of request."""
 
+    _flags: frozenset[int] = frozenset({0})
+    """Those of a header that is common."""
+
     def __init__(self, fields: type[F]) -> None:
         self._fields = fields
         self.layouts: dict[int, tuple[L, ...]] = {}
@@ -98,7 +101,7 @@ class LearnedHeaders(ABC, Generic[F, L]):
         found under the key."""
         try:
             command = decode_binary_header(header)
-            if command.flag or command.remark or command.excess:
+            if command.flag not in self._flags or command.remark or command.excess:
                 return None
             fields = msgspec.convert(command.ext, self._fields, strict=False)
         except (HeaderError, msgspec.ValidationError, TypeError):
@@ -234,8 +237,10 @@ class BinarySendFrames(LearnedHeaders[SendFields, _SendLayout]):
                         fields = known[4]
                         break
                     fields = None
-            except (IndexError, struct.error):  # shorter than any that is known
+            except IndexError:  # too short for group and topic
                 return
+            except struct.error:  # shorter than one that is known, at the end of the chunk
+                fields = None
             if fields is None:
                 read = self.read(data[header_at:body_at], key)
                 if read is None:
@@ -288,7 +293,8 @@ class BinarySendFrames(LearnedHeaders[SendFields, _SendLayout]):
 
 class _Variable(NamedTuple):
     name: str
-    digits_max: int
+    digits_max: int | None
+    """None for a text, which may be missing."""
 
 
 class _OrderedLayout(Layout):
@@ -350,9 +356,12 @@ class BinaryFrames(LearnedHeaders[F, _OrderedLayout]):
         cuts = [_OPAQUE]
         for name, digits_max in self._variables:
             span = spans.get(name)
-            if not _is_number(span, header, digits_max):
+            if digits_max is None:
+                cuts += [] if span is None else [span]
+            elif _is_number(span, header, digits_max):
+                cuts.append(span)
+            else:
                 return
-            cuts.append(span)
         ordered = sorted(cuts, key=lambda cut: cut.start)
         form, position = ">", 0
         for cut in ordered:
@@ -384,3 +393,47 @@ class BinaryPullFrames(BinaryFrames[PullFields]):
             queue_offset=QueueOffset(queue_offset),
             commit_offset=QueueOffset(commit_offset),
         )
+
+
+BINARY_OUTCOMES = (RequestCode.END_TRANSACTION.to_bytes(2, "big"),)
+_ONEWAY = int(HeaderFlag.ONEWAY)
+_FLAG_AT = 8 + 12
+"""The last byte of the flag, in a frame."""
+
+
+class _BinaryOutcomes(BinaryFrames[OutcomeFields]):
+    _flags = frozenset({0, _ONEWAY})
+
+    def __init__(self) -> None:
+        offsets = _Variable("tranStateTableOffset", _DIGITS_64), _Variable("commitLogOffset", _DIGITS_64)
+        ids = _Variable("msgId", None), _Variable("transactionId", None)
+        super().__init__(BINARY_OUTCOMES, OutcomeFields, (*offsets, *ids))
+
+    def _filled(self, fields: OutcomeFields, *values: bytes) -> OutcomeFields | None:
+        queue_offset, log_offset, message_id, *rest = values
+        if not queue_offset.isdigit() or not log_offset.isdigit():
+            return None
+        try:
+            transaction_id = rest[0].decode() if rest else None
+            return replace(
+                fields,
+                tran_state_table_offset=QueueOffset(int(queue_offset)),
+                commit_log_offset=PhysicalOffset(int(log_offset)),
+                msg_id=message_id.decode(),
+                transaction_id=transaction_id,
+            )
+        except UnicodeDecodeError:
+            return None
+
+
+class BinaryOutcomeFrames:
+    def __init__(self) -> None:
+        self.learned = _BinaryOutcomes()
+
+    def frames(
+        self, data: bytes, position: int, limits: FrameLimits
+    ) -> Iterator[tuple[int, bytes | None, OutcomeFields, int]]:
+        """As `json_outcome_frames`, for binary headers."""
+        for end, opaque, fields, body_at in self.learned.frames(data, position, limits):
+            yield end, None if data[position + _FLAG_AT] & _ONEWAY else opaque, fields, body_at
+            position = end

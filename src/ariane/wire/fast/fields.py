@@ -1,4 +1,4 @@
-"""What the fast decoders yield: the fields of sends and pulls, whichever kind of header they came in.
+"""What the fast decoders yield: the fields of a request, whichever kind of header it came in.
 
 They are the structs that the general decoder yields, with all fields declared that clients are known to send: an
 unknown one sends a frame to the general decoder.
@@ -13,8 +13,10 @@ from ariane.wire.codes import Serialization
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command, FrameLimits
 from ariane.wire.requests.pull import Pull
-from ariane.wire.requests.send import Send, SendV2
+from ariane.wire.requests.send import EndTransaction, Send, SendV2
 from ariane.wire.signature import NONCE, SIGNATURE_V2, SIGNED_AT
+
+_JSON = Serialization.JSON
 
 FrameCheck = Callable[[Request[Any], bytes, bytes], bool]
 """Access control for the fast path: whether a request may pass, from its fields, its whole header and its body. A frame
@@ -25,9 +27,10 @@ Opaque = int | bytes
 serialisation the response has, at no cost for either."""
 
 
-def opaque_bytes(command: Command) -> bytes:
-    """The opaque number of a request with a binary header."""
-    return command.opaque.to_bytes(4, "big", signed=True)
+def opaque_of(command: Command) -> Opaque:
+    """The same from the general decoder."""
+    number = command.opaque
+    return number if command.serialization is _JSON else number.to_bytes(4, "big", signed=True)
 
 
 def command_of(code: int, opaque: Opaque) -> Command:
@@ -42,6 +45,9 @@ SendFrames = Callable[[bytes, int, FrameLimits, FrameCheck | None], Iterator[tup
 
 PullFrames = Callable[[bytes, int, FrameLimits, FrameCheck | None], Iterator[tuple[int, Opaque, Pull, int]]]
 """A decoder of pulls: where the next frame begins, the opaque number, the fields, where the body begins (unused)."""
+
+OutcomeFrames = Callable[[bytes, int, FrameLimits], Iterator[tuple[int, Opaque | None, EndTransaction, int]]]
+"""A decoder of outcomes of transactions: the same; None in place of the opaque number of one that wants no response."""
 
 
 class SendFields(SendV2, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
@@ -77,3 +83,9 @@ class PullFields(Pull, frozen=True, kw_only=True, gc=False, forbid_unknown_field
     signature_v2: str | None = field(name=SIGNATURE_V2, default=None)
     signature_nonce: str | None = field(name=NONCE, default=None)
     signed_at: str | None = field(name=SIGNED_AT, default=None)
+
+
+class OutcomeFields(EndTransaction, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """Fields of an outcome. Those of access control are not declared: who signed it is for the general path."""
+
+    bname: str | None = None

@@ -16,13 +16,15 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 from msgspec import field
 
-from ariane.wire.fast.fields import FrameCheck, PullFields, SendFields
+from ariane.wire.fast.fields import FrameCheck, OutcomeFields, PullFields, SendFields
 from ariane.wire.fields import Int32, Request
 from ariane.wire.frame import SURELY_WITHIN_LIMITS, FrameLimits
 
 _unpack_prefix = struct.Struct(">iI").unpack_from
 F = TypeVar("F", covariant=True)
+N = TypeVar("N", covariant=True)
 G = TypeVar("G", bound=Request[Any])
+P = TypeVar("P", int, int | None)
 
 
 class FastHeader(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
@@ -36,9 +38,9 @@ class FastHeader(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unk
     serialization: str | None = field(name="serializeTypeCurrentRPC", default=None)
 
 
-class _Header(Protocol[F]):
+class _Header(Protocol[N, F]):
     @property
-    def opaque(self) -> int: ...
+    def opaque(self) -> N: ...
 
     @property
     def fields(self) -> F: ...
@@ -66,9 +68,9 @@ def json_frames(
     position: int,
     limits: FrameLimits,
     beginnings: tuple[bytes, ...],
-    decode: Callable[[bytes], _Header[G]],
+    decode: Callable[[bytes], _Header[P, G]],
     check: FrameCheck | None = None,
-) -> Iterator[tuple[int, int, G, int]]:
+) -> Iterator[tuple[int, P, G, int]]:
     """The frames in `data` from `position` on, up to the first that is another, incomplete, or does not pass `check`.
 
     Of each: where the next one begins, the opaque number, the fields, and where the body begins.
@@ -130,3 +132,33 @@ def json_pull_frames(
 ) -> Iterator[tuple[int, int, PullFields, int]]:
     """The pulls in `data` from `position` on, up to the first uncommon or incomplete frame."""
     return json_frames(data, position, limits, JSON_PULLS, _decode_pull, check)
+
+
+JSON_OUTCOMES = (b'{"code":37,',)
+
+
+class OutcomeHeader(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """Java sends outcomes one-way, others want a response."""
+
+    code: Literal[37]
+    flag: Literal[0, 2] = 0
+    number: Int32 = field(name="opaque", default=0)
+    version: Int32 = 0
+    language: str | int | None = None
+    remark: str | None = None
+    serialization: str | None = field(name="serializeTypeCurrentRPC", default=None)
+    fields: OutcomeFields = field(name="extFields")
+
+    @property
+    def opaque(self) -> int | None:
+        return None if self.flag else self.number
+
+
+_decode_outcome = msgspec.json.Decoder(OutcomeHeader, strict=False).decode
+
+
+def json_outcome_frames(
+    data: bytes, position: int, limits: FrameLimits
+) -> Iterator[tuple[int, int | None, OutcomeFields, int]]:
+    """The outcomes in `data` from `position` on, up to the first uncommon or incomplete frame."""
+    return json_frames(data, position, limits, JSON_OUTCOMES, _decode_outcome)
