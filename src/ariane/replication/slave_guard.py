@@ -47,7 +47,7 @@ class Guards(NamedTuple):
 
 
 def at_slave(guards: Guards) -> Guards:
-    """With a slave's refusals behind those of access control; the fast path leaves what is refused to the general path."""
+    """With a slave's refusals behind those of access control; the fast path leaves these to the general path."""
 
     def guard(connection: Connection, command: Command, request: Request[Any]) -> None:
         if guards.guard is not None:
