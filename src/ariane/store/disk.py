@@ -146,7 +146,8 @@ class File(Protocol):
         """The first `length` bytes, which must be allocated."""
 
     def sync(self) -> None:
-        """Makes what was written durable. Blocks without holding the GIL: call it in a thread."""
+        """Makes what was written durable. Blocks without holding the GIL: call it in a thread, unless it is known to be
+        short (maintenance/sync_policy.py)."""
 
     def close(self) -> None: ...
 
