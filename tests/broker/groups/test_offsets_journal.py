@@ -62,6 +62,14 @@ def test_a_save_begins_a_new_journal() -> None:
     assert journals(disk) == ["consumerOffset.journal.2"]
 
 
+def test_starts_without_commits_leave_one_journal() -> None:
+    disk = SimulatedDisk()
+    for _ in range(3):
+        disk = disk.crash_process()
+        offsets_on(disk)
+    assert len(journals(disk)) == 1
+
+
 def test_after_another_boot_the_journal_is_ignored() -> None:
     disk = SimulatedDisk()
     offsets = offsets_on(disk)
@@ -148,7 +156,7 @@ def test_every_flipped_bit_of_a_journal_is_reported_and_gives_no_other_offset(
     for position in range(length):
         disk.flip_bit(CONFIG / name, position, bit)
         caplog.clear()
-        table = offsets_on(disk).table()
+        table = offsets_on(disk.crash_process()).table()
         assert table.items() <= committed.items(), position
         assert len(table) >= len(committed) - 2, position  # a lost end of line damages two
         assert "is damaged and left out" in caplog.text, position

@@ -45,7 +45,7 @@ def test_a_truncated_file_is_reported(length: int, caplog: pytest.LogCaptureFixt
 
 def test_a_file_that_is_missing_after_a_kill_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     disk = SimulatedDisk()
-    journal(disk).begin()
+    journal(disk).begin(has_unsaved=False)
     killed = disk.crash_process()
     assert list(journal(killed).replay(was_killed=True)) == []
     assert not caplog.text

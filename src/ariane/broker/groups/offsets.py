@@ -106,8 +106,7 @@ class ConsumerOffsets:
             for queue_id, offset in queues.items():
                 self._set(group, topic, queue_id, offset)
         if journal is not None:
-            self._replay(journal)
-            journal.begin()
+            journal.begin(has_unsaved=self._replay(journal))
 
     # --- looking up -------------------------------------------------------------------------------------------------
 
@@ -261,14 +260,18 @@ class ConsumerOffsets:
         async with self._autosave.run(clock, interval_s):
             yield
 
-    def _replay(self, journal: OffsetJournal) -> None:
+    def _replay(self, journal: OffsetJournal) -> bool:
+        """Whether it has anything that the table lacks."""
+        has_unsaved = False
         for key, queue_id, offset in journal.replay():
+            has_unsaved = True
             topic, _, group = key.partition("@")
             if queue_id is not None:
                 self._set(group, topic, queue_id, offset)
             elif topic in self._topics.get(group, ()):
                 self._forget_pair(group, topic)
             self._autosave.mark_changed()
+        return has_unsaved
 
     def _saved(self) -> None:
         if self._journal is not None:

@@ -83,11 +83,16 @@ class Journal:
             if content.boot == self._boot:
                 yield from content.lines
 
-    def begin(self) -> None:
-        """Makes the file before its first line, for a start after a kill to find. Without space the first line does."""
+    def begin(self, *, has_unsaved: bool) -> None:
+        """Makes the file before its first line, for a start after a kill to find. Without space the first line does.
+
+        Earlier files are deleted, unless they have lines that are not in the saved table.
+        """
         if self._file is None:
             with suppress(OSError):
                 self._create(self._number)
+        if self._file is not None and not has_unsaved:
+            self.delete_up_to(self._number - 1)
 
     def append(self, line: str) -> None:
         """StoreFull if it cannot be written: then the change would not survive a kill."""
