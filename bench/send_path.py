@@ -1,7 +1,7 @@
 """CPU of a send inside the broker, without sockets: chunks of frames into a connection, answers into nothing.
 
     python -m bench.send_path [--chunk 16] [--turn 1] [--connections 1] [--body 1024] [--batch 32] [--binary]
-                              [--uneven] [--signed no|apache|v2]
+                              [--uneven] [--delay 3] [--signed no|apache|v2]
 
     --batch 500 --chunk 1                                       a client that waits for each of its large batches
     --batch 32 --body 100 --chunk 4 --connections 16 --turn 16  many clients, each with few batches in flight
@@ -70,7 +70,7 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
             best_us = min(best_us, spent_s / requests / chosen.batch * 1e6)
             check(plan, transport, requests)
             await asyncio.sleep(0.05)  # the index and the queues are written in the meantime, as in a running broker
-    headers = "binary" if chosen.binary else "JSON"
+    headers = ("binary" if chosen.binary else "JSON") + (f", delay level {chosen.delay}" if chosen.delay else "")
     came = f"{headers}, chunks of {chosen.chunk}, {chosen.turn} a turn to {chosen.connections} connections"
     signed = "" if accounts is None else f", signed ({chosen.signed})"
     print(f"{best_us:.2f} us a message: {chosen.batch} x {chosen.body} B, {came}{signed}; best of {ROUNDS}")
@@ -88,6 +88,7 @@ def plan_of(chosen: argparse.Namespace) -> LoadPlan:
         body_bytes=chosen.body,
         messages_a_request=chosen.batch,
         serialization=Serialization.BINARY if chosen.binary else Serialization.JSON,
+        delay_level=chosen.delay,
     )
 
 
@@ -193,6 +194,7 @@ def main() -> None:
     options.add_argument("--batch", type=int, default=1, help="messages in one request")
     options.add_argument("--binary", action="store_true", help="binary headers instead of JSON ones")
     options.add_argument("--uneven", action="store_true", help="batches of messages of unequal lengths")
+    options.add_argument("--delay", type=int, default=0, help="the level of a delay, for single sends")
     options.add_argument("--signed", choices=["no", "apache", "v2"], default="no", help="with access control")
     options.add_argument("--profile", action="store_true")
     on_a_store(partial(measure, options.parse_args()))

@@ -39,6 +39,7 @@ _CODES = {
 }
 _PREFIX = struct.Struct(">iI")
 _BINARY = Serialization.BINARY
+_BINARY_KIND = _BINARY << 24
 
 # Numbers that occur nowhere else in a response, each replaced by a placeholder.
 _OPAQUE, _BROKER, _NEXT, _MIN, _MAX = 1_111_111_111, 1_222_222_222, 1_333_333_333, 1_444_444_444, 1_555_555_555
@@ -99,17 +100,14 @@ class FoundResponses:
         self, opaque: Opaque, broker_id: int, next_offset: int, min_offset: int, max_offset: int, size: int
     ) -> bytes:
         """A frame without its `size` bytes of records."""
-        if isinstance(opaque, bytes):
-            return self._binary_head(opaque, broker_id, (next_offset, min_offset, max_offset), size)
-        header = self._template % (opaque, broker_id, next_offset, min_offset, max_offset)
-        return _PREFIX.pack(4 + len(header) + size, len(header)) + header
-
-    def _binary_head(self, opaque: bytes, broker_id: int, offsets: tuple[int, int, int], size: int) -> bytes:
-        next_text, min_text, max_text = [b"%d" % offset for offset in offsets]
+        if type(opaque) is int:
+            header = self._template % (opaque, broker_id, next_offset, min_offset, max_offset)
+            return _PREFIX.pack(4 + len(header) + size, len(header)) + header
+        next_text, min_text, max_text = b"%d" % next_offset, b"%d" % min_offset, b"%d" % max_offset
         kind = broker_id, len(next_text), len(min_text), len(max_text)
         template = self._binary_templates.get(kind) or self._make_binary_template(*kind)
         header = template % (opaque, next_text, min_text, max_text)
-        return _PREFIX.pack(4 + len(header) + size, _BINARY << 24 | len(header)) + header
+        return _PREFIX.pack(4 + len(header) + size, _BINARY_KIND | len(header)) + header
 
     def _make_binary_template(self, broker_id: int, next_digits: int, min_digits: int, max_digits: int) -> bytes:
         """Fits offsets of so many digits."""

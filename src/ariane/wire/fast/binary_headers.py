@@ -25,7 +25,6 @@ import msgspec
 from msgspec.structs import replace
 
 from ariane.errors import HeaderError
-from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.wire.codes import HeaderFlag, RequestCode, Serialization
 from ariane.wire.fast.fields import FrameCheck, OutcomeFields, PullFields, SendFields
 from ariane.wire.fields import Request
@@ -337,8 +336,8 @@ class BinaryFrames(LearnedHeaders[F, _OrderedLayout]):
                 items = layout.unpack(data, header_at)
                 known = layout.known.get(items[::2])
                 if known is not None:
-                    opaque, *values = layout.variables(items)
-                    fields = self._filled(known, *values)
+                    variables = layout.variables(items)
+                    opaque, fields = variables[0], self._filled(known, variables)
                     break
             else:
                 opaque, fields = self.read(data[header_at:body_at], header_bytes) or (b"", None)
@@ -349,8 +348,8 @@ class BinaryFrames(LearnedHeaders[F, _OrderedLayout]):
             yield position, opaque, fields, body_at
 
     @abstractmethod
-    def _filled(self, fields: F, *values: bytes) -> F | None:
-        """The fields with what varies; None when that is uncommon."""
+    def _filled(self, fields: F, variables: tuple[bytes, ...]) -> F | None:
+        """The fields with what varies, behind the opaque number; None when that is uncommon."""
 
     def _learn(self, header: bytes, key: int, fields: F, spans: dict[str, slice]) -> None:
         cuts = [_OPAQUE]
@@ -383,16 +382,11 @@ class BinaryPullFrames(BinaryFrames[PullFields]):
         offsets = _Variable("queueOffset", _DIGITS_64), _Variable("commitOffset", _DIGITS_64)
         super().__init__(BINARY_PULLS, PullFields, (_Variable("queueId", _DIGITS_32), *offsets))
 
-    def _filled(self, fields: PullFields, *values: bytes) -> PullFields | None:
-        if not all(map(bytes.isdigit, values)):
+    def _filled(self, fields: PullFields, variables: tuple[bytes, ...]) -> PullFields | None:
+        _, queue, offset, commit = variables
+        if not (queue.isdigit() and offset.isdigit() and commit.isdigit()):
             return None
-        queue_id, queue_offset, commit_offset = map(int, values)
-        return replace(
-            fields,
-            queue_id=queue_id,
-            queue_offset=QueueOffset(queue_offset),
-            commit_offset=QueueOffset(commit_offset),
-        )
+        return replace(fields, queue_id=int(queue), queue_offset=int(offset), commit_offset=int(commit))
 
 
 BINARY_OUTCOMES = (RequestCode.END_TRANSACTION.to_bytes(2, "big"),)
@@ -409,18 +403,17 @@ class _BinaryOutcomes(BinaryFrames[OutcomeFields]):
         ids = _Variable("msgId", None), _Variable("transactionId", None)
         super().__init__(BINARY_OUTCOMES, OutcomeFields, (*offsets, *ids))
 
-    def _filled(self, fields: OutcomeFields, *values: bytes) -> OutcomeFields | None:
-        queue_offset, log_offset, message_id, *rest = values
-        if not queue_offset.isdigit() or not log_offset.isdigit():
+    def _filled(self, fields: OutcomeFields, variables: tuple[bytes, ...]) -> OutcomeFields | None:
+        _, queue_offset, log_offset, message_id = variables[:4]
+        if not (queue_offset.isdigit() and log_offset.isdigit()):
             return None
         try:
-            transaction_id = rest[0].decode() if rest else None
             return replace(
                 fields,
-                tran_state_table_offset=QueueOffset(int(queue_offset)),
-                commit_log_offset=PhysicalOffset(int(log_offset)),
+                tran_state_table_offset=int(queue_offset),
+                commit_log_offset=int(log_offset),
                 msg_id=message_id.decode(),
-                transaction_id=transaction_id,
+                transaction_id=variables[4].decode() if len(variables) > 4 else None,
             )
         except UnicodeDecodeError:
             return None
