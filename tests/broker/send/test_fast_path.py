@@ -86,6 +86,8 @@ class FakeConnection:
         for start, end in pairwise(places):
             self.connection.data_received(data[start:end])
             await asyncio.sleep(0)
+            while self.connection._in_flight:  # a new topic is saved by a thread, before its first message is stored
+                await asyncio.sleep(0)
         await asyncio.sleep(0)
         decoder = FrameDecoder()
         decoder.feed(self.sink.written)
