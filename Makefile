@@ -56,6 +56,7 @@ spark-bench: $(STAMP) ## Spark's readers and writers beside Spark's own (OPTIONS
 
 parts: $(STAMP) ## Figures of wire, nameserver, store and index by themselves
 	@$(BIN)/python -m bench.wire
+	@$(BIN)/python -m bench.client_headers
 	@$(BIN)/python -m bench.nameserver
 	@$(BIN)/python -m bench.store
 	@$(BIN)/python -m bench.index

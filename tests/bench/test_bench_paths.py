@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from bench import pull_path, send_path, transaction_path
+from bench import client_headers, pull_path, send_path, timing, transaction_path
 
 
 @pytest.mark.parametrize("bench", [send_path, pull_path, transaction_path])
@@ -15,3 +15,12 @@ def test_a_short_run_prints_figures(
     monkeypatch.setattr(sys, "argv", ["bench"])
     bench.main()  # type: ignore[attr-defined]
     assert " us " in capsys.readouterr().out
+
+
+def test_the_headers_of_our_client_are_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(timing, "ROUNDS", 1)
+    client_headers.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines[1:]] == [*dict(client_headers.rows()), "both"]
