@@ -30,6 +30,7 @@ from bench.in_process import Nowhere, broker_on, connection_to, on_a_store
 from bench.load.names import topic_name
 from bench.load.plan import Kind, LoadPlan, Serialization, Wire
 from bench.load.rocketmq import OFFSET_FIRST
+from bench.load.rocketmq_responses import PullResponses
 from bench.load.wires import response_reader, ring_of
 from bench.systems.broker_files import write_topics
 from bench.systems.system import Setup
@@ -47,7 +48,7 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
         await fill(connection, chosen)
         plan = plan_of(chosen, Kind.PULL)
         if chosen.checks:
-            await measure_checks(broker.parts.store.store, connection, transport, chunks_of(plan, 1))
+            await measure_checks(broker.parts.store.store, connection, transport, plan)
             return
         chunks = chunks_of(plan, chosen.chunk)
         pulls = len(chunks) * chosen.chunk
@@ -70,15 +71,20 @@ async def measure(chosen: argparse.Namespace, root: Path) -> None:
 
 
 class Answered(Nowhere):
-    """Tells when something was written: who asks again and again keeps the threads from their work."""
+    """Tells when all was answered: who asks again and again keeps the threads from their work."""
 
     def __init__(self) -> None:
         super().__init__(kept=1)
+        self.responses: PullResponses | None = None
+        self.awaited = 0
         self.is_answered = asyncio.Event()
 
     def write(self, data: Any) -> None:
         super().write(data)
-        self.is_answered.set()
+        if self.responses is not None:
+            self.awaited -= len(self.responses.feed(data))
+            if self.awaited <= 0:
+                self.is_answered.set()
 
 
 async def fill(connection: Connection, chosen: argparse.Namespace) -> None:
@@ -121,17 +127,19 @@ def feed(connection: Connection, chunks: list[bytes]) -> float:
 
 
 async def measure_checks(
-    store: MessageStore, connection: Connection, transport: Answered, pulls: list[bytes], rounds: int = 5
+    store: MessageStore, connection: Connection, transport: Answered, plan: LoadPlan, rounds: int = 5
 ) -> None:
+    alone, together = chunks_of(plan, 1), chunks_of(plan, plan.queues)
     log = store.components.commit_log
     checks = log.checks
     assert checks is not None
 
-    async def show(name: str, prepare: Callable[[], None] = lambda: None) -> None:
+    async def show(name: str, prepare: Callable[[], None] = lambda: None, pulls: int = 1) -> None:
         costs = []
         for _ in range(rounds):
             prepare()
-            costs.append(await feed_one_by_one(connection, transport, pulls))
+            transport.responses = PullResponses()
+            costs.append(await feed_in_turn(connection, transport, alone if pulls == 1 else together, pulls))
         cpu_us, time_us = (min(column) * 1e6 for column in zip(*costs, strict=True))
         print(f"{name:44} {cpu_us:7.1f} us of CPU, {time_us:7.1f} us a pull")
 
@@ -147,23 +155,29 @@ async def measure_checks(
 
     await show("just written")
     store.make_durable()
-    await feed_one_by_one(connection, transport, pulls)
+    transport.responses = PullResponses()
+    await feed_in_turn(connection, transport, alone, 1)
     await show("older than the last checkpoint, checked")
     await show("first touch, in the page cache", checks.forget_all)
+    await show("the same, a pull of each queue at once", checks.forget_all, plan.queues)
     await show("first touch, from the disk", evict)
     log.checks = None
     await show("the same without a check", evict)
     log.checks = checks
 
 
-async def feed_one_by_one(connection: Connection, transport: Answered, pulls: list[bytes]) -> tuple[float, float]:
-    """CPU of all threads, and time, of one pull."""
+async def feed_in_turn(
+    connection: Connection, transport: Answered, chunks: list[bytes], pulls: int
+) -> tuple[float, float]:
+    """CPU of all threads, and time, of one pull; `pulls` of them are in each chunk."""
     began, began_cpu = time.perf_counter(), time.process_time()
-    for pull in pulls:
+    for chunk in chunks:
         transport.is_answered.clear()
-        connection.data_received(pull)
+        transport.awaited = pulls
+        connection.data_received(chunk)
         await transport.is_answered.wait()
-    return (time.process_time() - began_cpu) / len(pulls), (time.perf_counter() - began) / len(pulls)
+    total = pulls * len(chunks)
+    return (time.process_time() - began_cpu) / total, (time.perf_counter() - began) / total
 
 
 def copy(store: MessageStore, chosen: argparse.Namespace) -> float:

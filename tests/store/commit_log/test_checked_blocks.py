@@ -4,17 +4,18 @@ import errno
 import logging
 import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ariane.store.blocking_io import run_if_cached, run_sync
-from ariane.store.commit_log.checked_blocks import CheckedBlocks, locate_bad_bodies
-from ariane.store.commit_log.checksums import checksum_of
+from ariane.store.commit_log.checked_blocks import BlockCheck, CheckedBlocks, locate_bad_bodies
+from ariane.store.commit_log.checksums import ChecksumFile, checksum_of
 from ariane.store.layout import offset_name
 from ariane.store.message_store import MessageStore
 from ariane.store.offline.verify import verify_store
-from ariane.store.read.result import ReadStatus
+from ariane.store.read.result import ReadResult, ReadStatus
 from ariane.testing import FakeClock
 from ariane.wire.record.read import RecordView
 from tests.simulation.simulated_disk import SimulatedDisk, SimulatedFile
@@ -322,6 +323,54 @@ def test_a_check_counts_for_a_minute() -> None:
     now_s[0] = 61
     store.make_durable()
     assert before[7].data not in {data for _, data in delivered(store)}
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where the ranges begin that were compared with their checksums."""
+    compared: list[int] = []
+    compare = BlockCheck._compare
+
+    def noting(self: BlockCheck, checksums: ChecksumFile, numbers: range) -> None:
+        compared.append(self.segment.base + numbers.start)
+        compare(self, checksums, numbers)
+
+    monkeypatch.setattr(BlockCheck, "_compare", noting)
+    return compared
+
+
+def checked_together(store: MessageStore) -> list[ReadResult]:
+    """Two readers come to the same unchecked blocks before a thread has compared them."""
+    readers = [store.reader.read_steps("orders", 0, offset, 3) for offset in (0, 3)]
+    calls = [next(steps) for steps in readers]
+    assert all(calls), "each needs a thread"
+    with ThreadPoolExecutor(2) as threads:
+        for call in reversed(calls):  # the second one has to wait
+            threads.submit(call)  # type: ignore[arg-type]
+    return [run_sync(steps) for steps in readers]
+
+
+def test_readers_that_come_to_a_block_together_share_its_check(compared: list[int]) -> None:
+    _, store, before = running()
+    assert len(list(delivered(store))) == len(before)
+    checks_of(store).forget_all()
+    compared.clear()
+    assert [len(result.slices) for result in checked_together(store)] == [3, 3]
+    assert compared
+    assert len(compared) == len(set(compared))
+
+
+def test_a_reader_that_waited_for_the_check_of_another_gets_no_damaged_record(compared: list[int]) -> None:
+    disk, store, before = running()
+    assert len(list(delivered(store))) == len(before)
+    first = next(record for record in before if record.view.queue_id == 0)
+    flip(disk, first.view, "header", random.Random(2))
+    checks_of(store).forget_all()
+    compared.clear()
+    for result in checked_together(store):
+        assert first.data not in [bytes(piece) for piece in result.slices]
+    assert len(compared) == len(set(compared))
+    assert checks_of(store).damaged_blocks == 1
 
 
 # --- what an operator sees --------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ and all records that touch the block are withheld.
 import errno
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -54,6 +55,8 @@ UNCHECKED, INTACT, DAMAGED, UNKNOWN = range(4)
 
 _AHEAD_BYTES = 512 * 1024
 """Compared at once, also ahead of what is read: a consumer reads on, and to ask a thread costs as much as the check."""
+_AHEAD_IN_SEQUENCE_BYTES = 2 * 1024 * 1024
+"""The same where the block before was compared, too: this reader does read on. It takes a millisecond."""
 _READ_BYTES = 64 * 1024
 """Per read: what was just copied is then still in the CPU's cache."""
 _READ_AHEAD_BYTES = 8 * 1024 * 1024
@@ -112,6 +115,7 @@ class CheckedBlocks:
         self._files: dict[int, FileBlocks] = {}
         self._invalid: set[int] = set()
         self._reported: set[tuple[int, int]] = set()
+        self._running: list[BlockCheck] = []
         self._withheld: set[int] = set()
         self.has_damage = False
         """Whether anything is withheld; readers ask about each record only then."""
@@ -147,28 +151,46 @@ class CheckedBlocks:
 
         `is_cold`: some of their bytes have left the page cache. They are read from the disk, and are checked again.
         """
-        checks = self._checks(locations, hot_from, is_cold=is_cold)
-        if checks:
-            yield partial(_run_all, checks)
-            for check in checks:
+        while True:
+            checks, others = self._checks(locations, hot_from, is_cold=is_cold)
+            if not checks and not others:
+                return
+            self._running += checks
+            try:
+                yield partial(_run_all, checks, others)
+            finally:
+                self._running = [check for check in self._running if check not in checks]
+            for check in (*checks, *others):
                 self._note(check)
+            if not others:
+                return
+            is_cold = False  # what another reader asked for may not be all, or may have failed
 
-    def _checks(self, locations: Sequence[RecordLocation], hot_from: int, *, is_cold: bool) -> "list[BlockCheck]":
+    def _checks(
+        self, locations: Sequence[RecordLocation], hot_from: int, *, is_cold: bool
+    ) -> "tuple[list[BlockCheck], list[BlockCheck]]":
+        """Checks to run, and those that others are running: readers of several queues come to a block together."""
         by_segment: dict[int, tuple[Segment, list[RecordLocation]]] = {}
         for offset, size in locations:
             segment = self._segments.find(offset)
             if segment is not None and offset < hot_from and size > 0 and offset + size <= segment.end:
                 by_segment.setdefault(segment.base, (segment, []))[1].append((offset, size))
-        checks = []
+        checks: list[BlockCheck] = []
+        others: list[BlockCheck] = []
         for segment, records in by_segment.values():
             file = self._files.get(segment.base)
             if file is not None and is_cold:
                 _forget_around(file, records)
             unchecked = [record for record in records if file is None or not file.are_known(*record)]
+            if file is not None and not is_cold:
+                running = [check for check in self._running if check.segment is segment]
+                waited = [check for check in running if any(check.covers(file, record) for record in unchecked)]
+                unchecked = [record for record in unchecked if not any(check.covers(file, record) for check in waited)]
+                others += waited
             if unchecked:
                 path = self._directory / offset_name(segment.base)
                 checks.append(BlockCheck(self._disk, path, segment, unchecked, hot_from, file))
-        return checks
+        return checks, others
 
     def _note(self, check: "BlockCheck") -> None:
         """Takes over the results of a check."""
@@ -232,12 +254,19 @@ def _forget_around(file: FileBlocks, records: Iterable[RecordLocation]) -> None:
 # --- in a thread ------------------------------------------------------------------------------------------------------
 
 
-def _run_all(checks: "Sequence[BlockCheck]") -> None:
-    for check in checks:
-        check.run()
+def _run_all(checks: "Sequence[BlockCheck]", others: "Sequence[BlockCheck]") -> None:
+    """Threads take calls in the order in which they were made, so what `others` need does not wait behind this one."""
+    try:
+        for check in checks:
+            check.run()
+    finally:
+        for check in checks:
+            check.finished.set()
+    for check in others:
+        check.finished.wait()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BlockCheck:
     """Compares the blocks that some records of one log file touch. Runs in a thread; the loop reads the results."""
 
@@ -253,6 +282,22 @@ class BlockCheck:
     damaged: dict[int, BlockDamage] = field(default_factory=dict)
     invalid: set[int] = field(default_factory=set)
     """Physical offsets of records without a block checksum that are not valid, or that retention has just removed."""
+    planned: list[range] = field(default_factory=list)
+    """The blocks to compare, as far as this is known beforehand."""
+    finished: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        if self.known is not None:
+            self.blocks = self.known.blocks
+            self.planned = self._runs()
+
+    def covers(self, file: FileBlocks, record: RecordLocation) -> bool:
+        """Whether it compares all of a record's blocks that are not known."""
+        return all(
+            any(number in run for run in self.planned)
+            for number in file.numbers(*record)
+            if file.states[number] not in (INTACT, DAMAGED)
+        )
 
     def run(self) -> None:
         try:
@@ -275,9 +320,10 @@ class BlockCheck:
             if checksums is None:
                 return False
             with closing(checksums):
-                self.blocks = checksums.blocks
-                touched = sorted({number for record in self.records for number in self._unchecked(*record)})
-                for run in _runs(touched, checksums.blocks, self.hot_from):
+                if self.blocks != checksums.blocks:
+                    self.blocks = checksums.blocks
+                    self.planned = self._runs()
+                for run in self.planned:
                     self._compare(checksums, run)
         except OSError as error:
             if error.errno == errno.EBADF:
@@ -285,6 +331,13 @@ class BlockCheck:
             log.warning("block checksums cannot be read", extra={"file": str(self.path), "reason": str(error)})
             return False
         return True
+
+    def _runs(self) -> list[range]:
+        assert self.blocks is not None
+        touched = sorted({number for record in self.records for number in self._unchecked(*record)})
+        is_in_sequence = bool(touched and touched[0] and self.known and self.known.states[touched[0] - 1] != UNCHECKED)
+        ahead_bytes = _AHEAD_IN_SEQUENCE_BYTES if is_in_sequence else _AHEAD_BYTES
+        return list(_runs(touched, self.blocks, self.hot_from, ahead_bytes))
 
     def _numbers(self, offset: int, size: int) -> range:
         assert self.blocks is not None
@@ -305,7 +358,7 @@ class BlockCheck:
             self.blocks = checksums.blocks
             known = checksums.last_known()
             numbers = range(self.blocks.number_at(begin), 0 if known is None else known[0] + 1)
-            for run in _runs(numbers, self.blocks, 0):
+            for run in _runs(numbers, self.blocks, hot_from=0):
                 self._compare(checksums, run)
 
     def _compare(self, checksums: ChecksumFile, numbers: range) -> None:
@@ -367,7 +420,7 @@ class BlockCheck:
                 self.invalid.add(offset)
 
 
-def _runs(numbers: Sequence[int], blocks: Blocks, hot_from: int) -> Iterator[range]:
+def _runs(numbers: Sequence[int], blocks: Blocks, hot_from: int, ahead_bytes: int = 0) -> Iterator[range]:
     """Consecutive blocks to read at once. If all are consecutive, those that follow are read ahead."""
     if not numbers:
         return
@@ -377,7 +430,7 @@ def _runs(numbers: Sequence[int], blocks: Blocks, hot_from: int) -> Iterator[ran
         stop = numbers[end - 1] + 1
         if not breaks:
             cold_count = min(blocks.count, -(-(hot_from - blocks.base) // blocks.block_bytes))
-            stop = max(stop, min(numbers[0] + _AHEAD_BYTES // blocks.block_bytes, cold_count))
+            stop = max(stop, min(numbers[0] + ahead_bytes // blocks.block_bytes, cold_count))
         for first in range(numbers[begin], stop, count_max):
             yield range(first, min(first + count_max, stop))
 
