@@ -66,7 +66,7 @@ class GatedBroker:
 @asynccontextmanager
 async def gated_broker(tmp_path: Path, clock: Clock | None = None, **settings: Any) -> AsyncIterator[GatedBroker]:
     """Topic `orders` with four queues. Its first epoch has begun."""
-    clock, failure = clock or Clock(), list[Exception]()
+    clock, failures = clock or Clock(), list[Exception]()
     chosen = broker_settings(tmp_path, **settings)
     async with Components.open(chosen, clock, STORE_HOST, gated=True) as parts, caller() as client:
         dispatcher = dispatcher_of(parts)
@@ -79,8 +79,8 @@ async def gated_broker(tmp_path: Path, clock: Clock | None = None, **settings: A
             try:
                 yield broker
             except Exception as error:  # a failed assertion as it is, not in the groups of the jobs around it
-                failure.append(error)
+                failures.append(error)
             parts.pull_waiters.respond_all()
             broker.gate.end_epoch()
-    for error in failure:
-        raise error
+    for failure in failures:
+        raise failure

@@ -9,6 +9,7 @@ import pytest
 from ariane.broker.metrics.collect import MetricsCollector
 from ariane.errors import RequestFailed
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel
+from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.system_topics import SCHEDULE, TRANS_HALF
 from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
@@ -110,8 +111,8 @@ async def test_queries_by_key_and_by_id_find_what_is_confirmed(tmp_path: Path) -
         found = await broker.call(query)
         assert [message.body for message in decode_all(found.body)] == [SEEN, SEEN]
         assert found.index_last_update_phyoffset <= broker.gate.confirmed_to
-        hidden = broker.gate.confirmed_to
-        assert (await broker.call(ViewMessage(0))).body
+        hidden = PhysicalOffset(broker.gate.confirmed_to)
+        assert (await broker.call(ViewMessage(PhysicalOffset(0)))).body
         assert "no message starts at" in (await refused(broker, ViewMessage(hidden))).remark
         broker.confirm()
         assert len(decode_all((await broker.call(query)).body)) == 6
@@ -122,7 +123,7 @@ async def test_a_message_that_is_not_confirmed_can_be_neither_sent_back_nor_give
     clock = FakeClock()
     async with gated_broker(tmp_path, clock) as broker:
         await half_confirmed(broker, clock)
-        hidden = broker.gate.confirmed_to
+        hidden = PhysicalOffset(broker.gate.confirmed_to)
         failed = await refused(broker, SendBack(offset=hidden, group=GROUP, delay_level=0))
         assert "no consumable message starts at" in failed.remark
         consumer = ConsumerData(
@@ -170,7 +171,7 @@ async def test_a_group_is_reset_to_what_is_confirmed_at_most(tmp_path: Path) -> 
         to_the_end = ResetOffsets(topic=TOPIC, group=GROUP, timestamp=-1, is_force=True)
         offsets = (await broker.call(to_the_end)).body.offset_table
         assert sorted(offsets.values()) == [0, 0, 1, 1]
-        beyond = ResetOffsets(topic=TOPIC, group=GROUP, queue_id=0, offset=2)  # type: ignore[arg-type]
+        beyond = ResetOffsets(topic=TOPIC, group=GROUP, queue_id=0, offset=QueueOffset(2))
         assert "goes from 0 to 1" in (await refused(broker, beyond)).remark
 
 
@@ -179,9 +180,9 @@ async def test_an_offset_that_another_member_confirmed_can_be_committed_here(tmp
     clock = FakeClock()
     async with gated_broker(tmp_path, clock) as broker:
         await half_confirmed(broker, clock)
-        await broker.call(UpdateConsumerOffset(GROUP, TOPIC, 0, 3))  # type: ignore[arg-type]
+        await broker.call(UpdateConsumerOffset(GROUP, TOPIC, 0, QueueOffset(3)))
         assert broker.parts.offsets.get(GROUP, TOPIC, 0) == 3
-        beyond = await refused(broker, UpdateConsumerOffset(GROUP, TOPIC, 0, 4))  # type: ignore[arg-type]
+        beyond = await refused(broker, UpdateConsumerOffset(GROUP, TOPIC, 0, QueueOffset(4)))
         assert "ends at 1" in beyond.remark
 
 
@@ -263,7 +264,7 @@ async def test_while_writes_are_suspended_nothing_is_stored_nor_made(tmp_path: P
         requests = [
             a_send(),
             a_send(topic="fresh"),
-            SendBack(offset=stored.physical_offset, group=GROUP, delay_level=0),
+            SendBack(offset=PhysicalOffset(stored.physical_offset), group=GROUP, delay_level=0),
         ]
         for request in requests:
             failed = await refused(broker, request)

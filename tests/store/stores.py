@@ -34,10 +34,13 @@ def small(root: Path = ROOT, **changes: object) -> StoreSettings:
     return StoreSettings(root=root, **{"flush_disk_type": FlushDiskType.SYNC, **sizes, **changes})  # type: ignore[arg-type]
 
 
-def opened(
-    disk: Disk, clock: Clock | None = None, boot: str = BOOT, *, gated: bool = False, **changes: object
-) -> MessageStore:
-    return MessageStore.open(small(ROOT, **changes), clock or FakeClock(), HOST, disk=disk, boot=boot, gated=gated)
+def opened(disk: Disk, clock: Clock | None = None, boot: str = BOOT, **changes: object) -> MessageStore:
+    return MessageStore.open(small(ROOT, **changes), clock or FakeClock(), HOST, disk=disk, boot=boot)
+
+
+def opened_gated(disk: Disk, clock: Clock | None = None, boot: str = BOOT, **changes: object) -> MessageStore:
+    """Whose messages are visible when they are confirmed; no epoch has begun."""
+    return MessageStore.open(small(ROOT, **changes), clock or FakeClock(), HOST, disk=disk, boot=boot, gated=True)
 
 
 def draft(body: bytes, topic: str = "orders", queue_id: int = 0, key: str = "", tag: str = "", **more: int) -> Draft:

@@ -17,14 +17,14 @@ from ariane.store.read.result import ReadStatus
 from ariane.testing import FakeClock
 from ariane.wire.record.read import RecordView, verify
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.stores import batch_of, bodies, draft, opened, put
+from tests.store.stores import batch_of, bodies, draft, opened, opened_gated, put
 from tests.store.test_following import log_of, pieces_of
 
 Arrival = tuple[str, int, int, int]
 
 
 def gated(disk: SimulatedDisk | None = None, boot: str = "boot-1", epoch: int | None = 1) -> MessageStore:
-    store = opened(disk or SimulatedDisk(FakeClock()), boot=boot, gated=True)
+    store = opened_gated(disk or SimulatedDisk(FakeClock()), boot=boot)
     if epoch is not None:
         gate_of(store).begin_epoch(epoch)
     return store
@@ -195,7 +195,7 @@ def _view(record: memoryview) -> RecordView:
 
 def test_retention_keeps_what_is_not_confirmed() -> None:
     clock = FakeClock()
-    store = opened(SimulatedDisk(clock), clock, gated=True)
+    store = opened_gated(SimulatedDisk(clock), clock)
     gate_of(store).begin_epoch(1)
     appended = put(store, *[draft(bytes(5000)) for _ in range(4)])  # one a file
     store.make_durable()
@@ -267,7 +267,7 @@ def _records(store: MessageStore) -> list[RecordView]:
 # --- who waits --------------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_is_told_when_it_is_confirmed_or_at_its_deadline() -> None:
+def test_a_wait_ends_when_it_is_confirmed_or_at_its_deadline() -> None:
     store = gated()
     gate, outcomes = gate_of(store), list[object]()
     one, two, three = put(store, *[draft(b"%d" % number) for number in range(3)])

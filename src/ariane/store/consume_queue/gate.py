@@ -27,7 +27,7 @@ from ariane.store.consume_queue.new_entries import NewEntries
 from ariane.store.consume_queue.queue import ConsumeQueue
 
 ANY_TAG = None
-"""In place of a tags code: many messages have become visible, so whoever waits for any shall look."""
+"""In place of a tags code: many messages have become visible, with any tags."""
 
 Notify = Callable[[Sequence[ConsumeQueue], Iterable[int | None]], None]
 """Called with the queue and the tags code of each message that has become visible."""
@@ -106,7 +106,8 @@ class Gate:
         self._recovered: dict[ConsumeQueue, int] = {}
         """Queues with entries from before the start that are not visible yet, and the end of these."""
         self._recovered_to = 0
-        self._waiters = OffsetWaiters()
+        self.waiters = OffsetWaiters()
+        """Who waits for confirmations of this epoch."""
         self._actions = OffsetWaiters()
         self._notify: Notify = _nobody_listens
 
@@ -151,9 +152,9 @@ class Gate:
         self.epoch, self._is_over = epoch, False
 
     def end_epoch(self) -> None:
-        """The role of this broker ends: whoever waits gets OutcomeUnknown, as whoever asks until the next epoch."""
+        """The role of this broker ends: all who wait get OutcomeUnknown, and those who come before the next epoch."""
         self._is_over = True
-        self._waiters.fail(self._unknown())
+        self.waiters.fail(self._unknown())
         self._actions.fail(self._unknown())
 
     def confirm(self, offset: int, epoch: int) -> bool:
@@ -166,12 +167,12 @@ class Gate:
         try:
             self._show_confirmed()
         finally:
-            self._waiters.reached(offset)
+            self.waiters.reached(offset)
             self._actions.reached(offset)
         return True
 
     def _show_confirmed(self) -> None:
-        """All at once, and then whoever waits for any of it is woken."""
+        """All at once, and then listeners are notified."""
         queues, tags_codes = list[ConsumeQueue](), list[int | None]()
         if self._recovered:
             queues += self._show_recovered()
@@ -217,7 +218,7 @@ class Gate:
         elif self._is_over:
             done(self._unknown())
         else:
-            self._waiters.add(offset, done, deadline)
+            self.waiters.add(offset, done, deadline)
 
     def after_confirmed(self, offset: int, action: Callable[[], None]) -> None:
         """Calls `action`, perhaps now, when everything below `offset` is confirmed; never if the epoch ends before."""
@@ -229,11 +230,11 @@ class Gate:
     @property
     def deadline(self) -> float | None:
         """Of the first that waits."""
-        return self._waiters.deadline
+        return self.waiters.deadline
 
     def expired(self, now: float) -> None:
         """Ends the wait of those who have waited until their deadline."""
-        self._waiters.expired(now)
+        self.waiters.expired(now)
 
     def _unknown(self) -> OutcomeUnknown:
         return OutcomeUnknown(

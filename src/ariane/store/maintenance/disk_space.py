@@ -44,7 +44,7 @@ class WriteRefusal:
     def __init__(self) -> None:
         self.error: StoreError | None = None
         self.suspended: WritesSuspended | None = None
-        """The error that the role of the broker is the reason for: it is told before a message is looked at."""
+        """The part of it that the broker's role is the reason for: handlers check it before they change anything."""
         self._of_disk: StoreError | None = None
         self._no_space: StoreFull | None = None
 
