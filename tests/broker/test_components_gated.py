@@ -28,7 +28,7 @@ from ariane.wire.requests.offsets import (
 from ariane.wire.requests.send import SendBack
 from ariane.wire.requests.topics import GetTopicStats
 from tests.broker.gated_broker import GatedBroker, gated_broker
-from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send
+from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send, turns
 from tests.store.stores import draft
 from tests.transport.peers import until
 
@@ -207,9 +207,11 @@ async def test_a_waiting_pull_ahead_of_what_is_confirmed_waits_on(tmp_path: Path
         first, second, third = broker.put(*[draft(b"%d" % number, TOPIC) for number in (1, 2, 3)])
         pull = asyncio.ensure_future(broker.call(a_pull(queue_offset=2, sys_flag=6)))
         await until(lambda: len(broker.parts.pull_waiters) == 1)
-        broker.confirm(first.end)
-        broker.confirm(second.end)
-        await until(lambda: len(broker.parts.pull_waiters) == 1)
+        for end in (first.end, second.end):
+            broker.confirm(end)
+            assert len(broker.parts.pull_waiters) == 0, "it is woken, and reads again"
+            await turns()
+            assert len(broker.parts.pull_waiters) == 1
         assert not pull.done()
         broker.confirm(third.end)
         assert [message.body for message in decode_all((await pull).body)] == [b"3"]

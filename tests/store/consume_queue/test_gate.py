@@ -146,7 +146,7 @@ def test_an_append_that_fails_holds_nothing_back() -> None:
     assert one.queue_offset + 1 == two.queue_offset
 
 
-def test_a_queue_that_begins_anew_forgets_what_it_held_back() -> None:
+def test_a_deleted_topic_shows_nothing_of_what_it_held_back() -> None:
     store = gated()
     old = put(store, *[draft(b"old", queue_id=number % 2) for number in range(6)])
     store.delete_topics("orders")
@@ -262,6 +262,24 @@ def test_a_slave_shows_what_its_master_has_confirmed(size: int) -> None:
 def _records(store: MessageStore) -> list[RecordView]:
     slices = [store.reader.read("orders", queue_id, 0, 32).slices for queue_id in range(3)]
     return [_view(record) for some in slices for record in some]
+
+
+def test_a_queue_that_begins_anew_at_a_slave_forgets_what_it_held_back() -> None:
+    """The master's topic was deleted and created again: the slave sees that by the queue offset of a record."""
+    source = opened(SimulatedDisk(FakeClock()))
+    old = put(source, *[draft(b"old") for _ in range(3)])
+    source.delete_topics("orders")
+    new = put(source, draft(b"new"), draft(b"newer"))
+    store = gated()
+    following = FollowingLog(store)
+    following.append(0, log_of(source))
+    following.run_dry()
+    gate_of(store).confirm(old[-1].end, epoch=1)
+    assert (queue_of(store).visible_end, queue_of(store).max_offset) == (0, 2)
+    gate_of(store).confirm(new[0].end, epoch=1)
+    assert bodies(store, "orders", 0) == [b"new"]
+    gate_of(store).confirm(new[1].end, epoch=1)
+    assert bodies(store, "orders", 0) == [b"new", b"newer"]
 
 
 # --- who waits --------------------------------------------------------------------------------------------------------
