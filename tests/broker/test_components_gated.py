@@ -10,7 +10,7 @@ from ariane.broker.metrics.collect import MetricsCollector
 from ariane.errors import RequestFailed
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel
 from ariane.model.ids import PhysicalOffset, QueueOffset
-from ariane.model.system_topics import SCHEDULE, TRANS_HALF
+from ariane.model.system_topics import SCHEDULE
 from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
 from ariane.wire.message_id import offset_message_id
@@ -300,13 +300,3 @@ async def test_a_delayed_message_is_delivered_only_when_it_is_confirmed(tmp_path
         assert await broker.bodies() == []
         broker.confirm()
         assert await broker.bodies() == [b"late"]
-
-
-async def test_a_half_message_is_asked_about_only_when_it_is_confirmed(tmp_path: Path) -> None:
-    async with gated_broker(tmp_path) as broker:
-        broker.put(draft(b"half", TRANS_HALF))
-        half_messages = broker.parts.transactions.queue
-        assert (half_messages.end, half_messages.visible_end) == (1, 0)
-        assert half_messages.at(0) is not None, "its outcome is taken"
-        broker.confirm()
-        assert half_messages.visible_end == 1

@@ -144,6 +144,21 @@ async def test_a_failed_sync_ends_the_wait_before_a_confirmation(
             await writer.settled(writer.put(message()))
 
 
+async def test_a_role_that_ends_and_a_sync_that_fails_after_it_are_one_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, outcomes = SyncGate(monkeypatch), list[ResponseCode | StoreError]()
+    async with gated_writer(tmp_path, FlushDiskType.SYNC) as (writer, gate):
+        sync.fail()
+        with sync.held():
+            end = writer.put(message()).end
+            writer.when_settled(1, outcomes.append, end)
+            gate.end_epoch()
+        with pytest.raises(StoreReadOnly):
+            await writer.store.flusher.wait_durable(end)
+        assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown]
+
+
 async def test_messages_that_wait_for_a_confirmation_count_in_flow_control_by_number_only(tmp_path: Path) -> None:
     async with gated_writer(tmp_path) as (writer, gate):
         flow = FlowControl(writer.store, writer, BrokerSettings(store=writer.store.settings), waiting_max=200)

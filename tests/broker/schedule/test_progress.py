@@ -227,14 +227,20 @@ async def test_a_kill_between_a_cancellation_and_the_rest_of_its_slot_delivers_n
 # --- where messages have to be confirmed ---
 
 
+async def delivered(env: ScheduleEnv) -> DelayedDelivery:
+    """One message, which is not confirmed in its own topic."""
+    delivery = level_delivery(env)
+    env.writer.put(message(b"m", DELAY=1))
+    env.confirm()
+    await env.clock.advance(1)
+    await delivery.deliver_due()
+    return delivery
+
+
 async def test_progress_of_levels_is_written_when_the_delivered_messages_are_confirmed() -> None:
     clock = FakeClock()
     async with schedule_env(clock, gated=True) as env:
-        delivery = level_delivery(env)
-        env.writer.put(message(b"m", DELAY=1))
-        env.confirm()
-        await clock.advance(1)
-        await delivery.deliver_due()
+        delivery = await delivered(env)
         assert delivery.offsets() == {1: 1}
         async with schedule_env(clock, env.disk.crash_process(), gated=True) as unconfirmed:
             assert level_delivery(unconfirmed).offsets() == {1: 0}
@@ -246,11 +252,7 @@ async def test_progress_of_levels_is_written_when_the_delivered_messages_are_con
 async def test_progress_of_an_epoch_that_has_ended_is_not_written() -> None:
     clock = FakeClock()
     async with schedule_env(clock, gated=True) as env:
-        delivery = level_delivery(env)
-        env.writer.put(message(b"m", DELAY=1))
-        env.confirm()
-        await clock.advance(1)
-        await delivery.deliver_due()
+        await delivered(env)
         env.confirm(epoch=2)
         async with schedule_env(clock, env.disk.crash_process(), gated=True) as later:
             assert level_delivery(later).offsets() == {1: 0}
@@ -259,11 +261,7 @@ async def test_progress_of_an_epoch_that_has_ended_is_not_written() -> None:
 async def test_offsets_of_levels_are_saved_when_all_that_was_delivered_is_confirmed() -> None:
     clock = FakeClock()
     async with schedule_env(clock, gated=True) as env:
-        delivery = level_delivery(env)
-        env.writer.put(message(b"m", DELAY=1))
-        env.confirm()
-        await clock.advance(1)
-        await delivery.deliver_due()
+        delivery = await delivered(env)
         saving = asyncio.ensure_future(delivery.save())
         await until(lambda: len(env.gate.waiters) == 1)
         assert env.delay_offsets.load() is None

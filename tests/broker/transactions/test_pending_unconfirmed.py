@@ -46,3 +46,20 @@ async def test_progress_is_saved_when_what_it_depends_on_is_confirmed() -> None:
         gate.confirm(broker.store.components.commit_log.max_offset, epoch=1)
         await saving
         assert broker.offsets.get(PROGRESS_GROUP, TRANS_HALF, HALF_QUEUE) == 1
+
+
+async def test_a_half_message_is_checked_only_when_it_is_confirmed() -> None:
+    async with transaction_broker(gated=True) as broker, peer(broker) as producer:
+        gate, log = broker.store.gate, broker.store.components.commit_log
+        assert gate is not None
+        gate.begin_epoch(1)
+        sending = asyncio.ensure_future(producer.send_half(b"paid"))
+        await until(lambda: broker.writer.waiting == 1)
+        await broker.run_pass()
+        assert broker.transactions.queue.end == 1, "a check would have copied it"
+        gate.confirm(log.max_offset, epoch=1)
+        await sending
+        checking = asyncio.ensure_future(broker.run_pass())
+        await until(lambda: broker.transactions.queue.end == 2)
+        gate.confirm(log.max_offset, epoch=1)
+        await checking

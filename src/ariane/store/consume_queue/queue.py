@@ -220,7 +220,11 @@ class ConsumeQueue:
     def confirmed_end(self, low: int, high: int, physical: int) -> int:
         """The first offset from `low` to before `high` whose record ends after `physical`; `high` when there is none.
 
-        May block, for entries that are not in the page cache."""
+        Looks from `high` backwards, where it mostly is; may block, for entries that are not in the page cache."""
+        step = 1
+        while high - step > low and self._end_at(high - step) > physical:
+            step *= 2
+        low = max(low, high - step)
         return low + bisect_right(range(low, high), physical, key=self._end_at)
 
     def _read(self, offset: int, end: int) -> bytes:
