@@ -40,12 +40,14 @@ def _costs(directory: Path, chunks: list[Sequence[Draft]], repeats: int) -> dict
     spent: dict[str, list[float]] = {}
     with ExitStack() as stack:
         indexed = stack.enter_context(opened(directory / "indexed"))
+        gated = stack.enter_context(opened(directory / "gated", gated=True))
         plain = stack.enter_context(opened(directory / "plain", index_enable=False))
         written = stack.enter_context(_file(directory / "written"))
         mapped = stack.enter_context(_file(directory / "mapped"))
         records = _records(indexed, chunks[0])
         ways: dict[str, Way] = {
             "store, index on": lambda: _append(indexed, chunks),
+            "store, gated": lambda: _append_and_confirm(gated, chunks),
             "store, index off": lambda: _append(plain, chunks),
             "pwrite": _pwrite(written, records, len(chunks)),
             "mmap copy": _mmap_copy(mapped, records, len(chunks)),
@@ -81,6 +83,21 @@ def _append(store: MessageStore, chunks: list[Sequence[Draft]]) -> Spent:
     for chunk in chunks:
         store.append(chunk)
         rounds.tick()
+    store.derived.write()
+    return watch.stop(len(chunks) * CHUNK)
+
+
+def _append_and_confirm(store: MessageStore, chunks: list[Sequence[Draft]]) -> Spent:
+    """With a gate, which shows each chunk after the next one is appended."""
+    rounds, watch, gate, log = Rounds(store), Stopwatch(), store.gate, store.components.commit_log
+    assert gate is not None
+    gate.begin_epoch(gate.epoch + 1)
+    for chunk in chunks:
+        end = log.max_offset
+        store.append(chunk)
+        gate.confirm(end, gate.epoch)
+        rounds.tick()
+    gate.confirm(log.max_offset, gate.epoch)
     store.derived.write()
     return watch.stop(len(chunks) * CHUNK)
 

@@ -61,9 +61,10 @@ def chunked(messages: Sequence[Draft]) -> list[Sequence[Draft]]:
 
 
 @contextmanager
-def opened(root: Path, clock: Clock | None = None, **changes: object) -> Iterator[MessageStore]:
+def opened(root: Path, clock: Clock | None = None, *, gated: bool = False, **changes: object) -> Iterator[MessageStore]:
     """A store that is let go without its last round: what is measured is over then, and the files go away."""
-    store = MessageStore.open(StoreSettings(root=root, **changes), clock or Clock(), HOST)  # type: ignore[arg-type]
+    settings = StoreSettings(root=root, **changes)  # type: ignore[arg-type]
+    store = MessageStore.open(settings, clock or Clock(), HOST, gated=gated)
     try:
         yield store
     finally:

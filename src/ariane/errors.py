@@ -20,6 +20,8 @@
     │   ├── StoreCorrupt                             bytes that were durable have changed
     │   ├── StoreFull                   yes          disk full: writes fail until there is space
     │   ├── StoreReadOnly                            a sync failed: what is on disk is unknown, so writes fail
+    │   ├── WritesSuspended             yes          the role of this broker allows no writes now: nothing is stored
+    │   ├── OutcomeUnknown              yes          stored here, and not confirmed before the role of the broker ended
     │   └── MessageRefused                           too large, or a field that the record cannot hold
     ├── ExpressionError(reason, at)     no       2   a filter expression has a syntax or type error
     ├── ClientError                     no       1   a producer or a consumer
@@ -130,6 +132,14 @@ class StoreFull(StoreError):
 
 class StoreReadOnly(StoreError):
     pass
+
+
+class WritesSuspended(StoreError):
+    retriable = True
+
+
+class OutcomeUnknown(StoreError):
+    retriable = True
 
 
 class MessageRefused(StoreError):

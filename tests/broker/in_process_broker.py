@@ -107,6 +107,7 @@ async def in_process_broker(
     store: dict[str, Any] | None = None,
     fast_path: bool = True,
     access: AccessControl | None = None,
+    gated: bool = False,
     **changes: Any,
 ) -> AsyncIterator[InProcessBroker]:
     clock = clock or Clock()
@@ -114,7 +115,7 @@ async def in_process_broker(
     stored = StoreSettings(root=tmp_path / "store", flush_disk_type=flush, **{**sizes, **(store or {})})
     settings = BrokerSettings(store=stored, name="broker-a", port=0, **changes)
     async with (
-        StoreService.open(stored, clock, STORE_HOST) as service,
+        StoreService.open(stored, clock, STORE_HOST, gated=gated) as service,
         PullWaiters.open(clock, pulls_max, pulls_per_connection_max, memory) as pull_waiters,
     ):
         service.store.components.dispatcher.on_arrivals(pull_waiters.on_arrivals, wanted=pull_waiters.__len__)

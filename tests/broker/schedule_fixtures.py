@@ -14,12 +14,13 @@ from pathlib import Path
 from ariane.broker.json_table import JsonTable
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.writer import InboundMessage, MessageWriter
+from ariane.store.consume_queue.gate import Gate
 from ariane.store.maintenance.group_commit import GroupCommit
 from ariane.store.service import StoreService
 from ariane.testing import FakeClock
 from ariane.wire.record.read import RecordView, verify
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.stores import HOST, bodies, opened
+from tests.store.stores import HOST, bodies, opened, opened_gated
 
 DELAY_OFFSETS = Path("/store/config/delayOffset.json")
 
@@ -36,6 +37,18 @@ class ScheduleEnv:
     def delay_offsets(self) -> JsonTable:
         return JsonTable(self.disk, DELAY_OFFSETS)
 
+    @property
+    def gate(self) -> Gate:
+        assert self.service.store.gate is not None
+        return self.service.store.gate
+
+    def confirm(self, epoch: int = 1) -> None:
+        """All that is stored; in the first epoch, unless the test begins another."""
+        gate = self.gate
+        if gate.epoch < epoch:
+            gate.begin_epoch(epoch)
+        gate.confirm(self.service.store.components.commit_log.max_offset, epoch)
+
     def bodies(self, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
         return bodies(self.service.store, topic, queue_id)
 
@@ -46,10 +59,15 @@ class ScheduleEnv:
 
 @asynccontextmanager
 async def schedule_env(
-    clock: FakeClock, disk: SimulatedDisk | None = None, boot: str = "boot-1", **changes: object
+    clock: FakeClock,
+    disk: SimulatedDisk | None = None,
+    boot: str = "boot-1",
+    *,
+    gated: bool = False,
+    **changes: object,
 ) -> AsyncIterator[ScheduleEnv]:
     disk = disk if disk is not None else SimulatedDisk(clock)
-    store = opened(disk, clock, boot, **changes)
+    store = (opened_gated if gated else opened)(disk, clock, boot, **changes)
     settings = BrokerSettings(name="b", store=store.settings)
     with ThreadPoolExecutor(max_workers=1) as executor:
         async with GroupCommit.running(store.flusher, store.settings) as group_commit:

@@ -85,6 +85,7 @@ async def transaction_broker(
     store: dict[str, Any] | None = None,
     boot: str = BOOT,
     fast_path: bool = True,
+    gated: bool = False,
     **changes: Any,
 ) -> AsyncIterator[TransactionBroker]:
     """Ends without closing the store, as a process that is killed; what it wrote is on the disk."""
@@ -92,7 +93,7 @@ async def transaction_broker(
     settings = BrokerSettings(
         name="broker-a", store=small(ROOT, **{"segment_bytes": 65536, **(store or {})}), **changes
     )
-    message_store = MessageStore.open(settings.store, clock, HOST, disk=disk, boot=boot)
+    message_store = MessageStore.open(settings.store, clock, HOST, disk=disk, boot=boot, gated=gated)
     with ThreadPoolExecutor(max_workers=1) as executor:
         async with GroupCommit.running(message_store.flusher, settings.store) as group_commit:
             service = StoreService(message_store, group_commit, executor)

@@ -38,6 +38,11 @@ def opened(disk: Disk, clock: Clock | None = None, boot: str = BOOT, **changes: 
     return MessageStore.open(small(ROOT, **changes), clock or FakeClock(), HOST, disk=disk, boot=boot)
 
 
+def opened_gated(disk: Disk, clock: Clock | None = None, boot: str = BOOT, **changes: object) -> MessageStore:
+    """Whose messages are visible when they are confirmed; no epoch has begun."""
+    return MessageStore.open(small(ROOT, **changes), clock or FakeClock(), HOST, disk=disk, boot=boot, gated=True)
+
+
 def draft(body: bytes, topic: str = "orders", queue_id: int = 0, key: str = "", tag: str = "", **more: int) -> Draft:
     properties = {name: value for name, value in (("KEYS", key), ("TAGS", tag)) if value}
     return Draft(

@@ -84,12 +84,16 @@ class Components:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: BrokerSettings, clock: Clock, store_host: bytes) -> AsyncIterator["Components"]:
-        """The store before all that use it: tables and deliveries still save and put messages while they close."""
+    async def open(
+        cls, settings: BrokerSettings, clock: Clock, store_host: bytes, *, gated: bool = False
+    ) -> AsyncIterator["Components"]:
+        """The store before all that use it: tables and deliveries still save and put messages while they close.
+
+        `gated`: messages are visible when they are confirmed (store/consume_queue/gate.py)."""
         booted_ms = clock.now_ms()
         async with (
             _access(settings, clock) as access,
-            StoreService.open(settings.store, clock, store_host) as store,
+            StoreService.open(settings.store, clock, store_host, gated=gated) as store,
         ):
             tables = _Tables(store.store.components.disk, store.store.components.layout)
             memory = MemoryBudget(settings.transport.memory_bytes_max)

@@ -22,9 +22,18 @@ queue takes, prepared and rolled back, are never deferred.
 A sender gets the reason why its message was not stored as a response code:
 
     MessageRefused       MESSAGE_ILLEGAL         this message can never be stored here
+    WritesSuspended      SERVICE_NOT_AVAILABLE   nothing is stored now: the role of this broker does not allow it
     StoreFull            SERVICE_NOT_AVAILABLE   nothing is stored now; the remark has the use of each disk (1: full)
     StoreReadOnly        SERVICE_NOT_AVAILABLE   nothing is stored until the broker is restarted
+    OutcomeUnknown       SYSTEM_ERROR            it is stored, and perhaps not at the broker that is the master next
     any other            SYSTEM_ERROR
+
+A stored message is settled, and its sender answered, when all is kept that the settings promise:
+
+    durable      SYNC_FLUSH     a sync of the disk covers it            else FLUSH_DISK_TIMEOUT
+    replicated   SYNC_MASTER    a slave has it (replication/master.py)  else FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE
+    confirmed    a gated store  all members of the group in sync have   else FLUSH_SLAVE_TIMEOUT; OutcomeUnknown when
+                                it (store/consume_queue/gate.py)        the role of this broker ends before
 
 Java producers try another broker for all but the first.
 """
@@ -41,7 +50,16 @@ from msgspec.structs import replace
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.stats.counters import Counters
 from ariane.clock import Clock
-from ariane.errors import MessageRefused, RecordError, RequestFailed, StoreError, StoreFull, StoreReadOnly
+from ariane.errors import (
+    MessageRefused,
+    OutcomeUnknown,
+    RecordError,
+    RequestFailed,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    WritesSuspended,
+)
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, TIMER, parse_levels
 from ariane.replication.master import Master
@@ -234,13 +252,38 @@ _WAIT = Property.WAIT
 
 
 _REPLICATED = {
-    Replicated.YES: None,
+    Replicated.YES: ResponseCode.SUCCESS,
     Replicated.NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
     Replicated.TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
 
 
 Respond = Callable[[ResponseCode | StoreError], None]
+
+
+class _Settling:
+    """One outcome for several promises: the first error, else what a slave or the group lacks, else the disk."""
+
+    __slots__ = ("_code", "_left", "_respond")
+
+    def __init__(self, promises: int, respond: Respond) -> None:
+        self._left = promises
+        self._respond = respond
+        self._code = ResponseCode.SUCCESS
+
+    def done(self, outcome: ResponseCode | StoreError) -> None:
+        if self._left <= 0:
+            return
+        self._left -= 1
+        if isinstance(outcome, StoreError):
+            self._left = 0
+            self._respond(outcome)
+            return
+        if self._code in (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT) and outcome != ResponseCode.SUCCESS:
+            self._code = outcome
+        if not self._left:
+            self._respond(self._code)
+
 
 HalfStored = Callable[[str, int, bytes, Draft, Appended], None]
 """The message's own topic, queue and property text; its draft as a half message; where that is."""
@@ -260,10 +303,12 @@ class MessageWriter:
         self._levels_ms = parse_levels(settings.store.message_delay_levels)
         self._is_sync = service.store.settings.flush_disk_type is FlushDiskType.SYNC
         self._master: Master | None = None
-        self.must_wait = self._is_sync
-        """Whether a stored message is settled only later: after a sync of the disk, or when a slave has it."""
+        self._gate = self.store.gate
+        self._promises = self._is_sync + (self._gate is not None)
+        self.must_wait = self._promises > 0
+        """Whether a stored message is settled only later."""
         self._waiting: dict[int, float] = {}
-        self._waiting_messages = 0
+        self._waiting_messages = self._unconfirmed_messages = 0
         self._tickets = itertools.count()
         self._flush_enqueued: Callable[[], None] = _nothing_enqueued
         self.half_stored: HalfStored = _nobody_listens
@@ -273,6 +318,11 @@ class MessageWriter:
         self.half_stored = listener
 
     # --- into the log -------------------------------------------------------------------------------------------------
+
+    def check_accepting(self) -> None:
+        """RequestFailed while the role of the broker allows no writes, for handlers that change more than the log."""
+        if (suspended := self.store.refusal.suspended) is not None:
+            raise store_error_response(suspended, self.store)
 
     def put(self, message: InboundMessage) -> Appended:
         """Stores a message, in its own topic or until its delay is over; the StoreError says why it was not stored."""
@@ -359,21 +409,25 @@ class MessageWriter:
 
     def wait_for_slaves(self, master: Master) -> None:
         """Messages are settled only when a slave has them: SYNC_MASTER."""
+        self._promises += self._master is None
         self._master, self.must_wait = master, True
 
     def is_safe(self, appended: Appended) -> bool:
-        """Whether there is nothing to wait for: a sync and a slave have it, as far as the settings ask for them."""
+        """Whether it is settled already."""
         if not self.must_wait:
             return True
-        is_durable = not self._is_sync or appended.end <= self.store.flusher.flushed_to
-        return is_durable and (self._master is None or self._master.is_replicated(appended.end))
+        end, gate = appended.end, self._gate
+        return (
+            (not self._is_sync or end <= self.store.flusher.flushed_to)
+            and (self._master is None or self._master.is_replicated(end))
+            and (gate is None or end <= gate.confirmed_to)
+        )
 
     async def settled(self, appended: Appended | Sequence[Appended], *, wait: bool = True) -> ResponseCode:
-        """SUCCESS, or why it is stored and yet not as safe as the settings promise: FLUSH_DISK_TIMEOUT, no sync in
-        time; FLUSH_SLAVE_TIMEOUT, no slave has it in time; SLAVE_NOT_AVAILABLE, there is none to wait for.
+        """SUCCESS, or why it is stored and yet not as safe as the settings promise.
 
-        `wait` is `wants_durable(properties)`. StoreReadOnly when the sync failed: what is on the disk is unknown then,
-        and the producer must not take the message for sent.
+        `wait` is `wants_durable(properties)`. StoreReadOnly when the sync failed, OutcomeUnknown when the role of the
+        broker ended: the producer must not take the message for sent.
         """
         outcomes = [appended] if isinstance(appended, Appended) else list(appended)
         if not wait or not self.must_wait or not outcomes:
@@ -396,28 +450,32 @@ class MessageWriter:
 
         `messages` wait for it. Only where they `must_wait`."""
         end = self.store.components.commit_log.max_offset if end is None else end
-        if self._master is None:
-            self._when_durable(messages, respond, end)
-            return
-        replicated = self._master.replicated(end)  # both waits begin now
-
-        def durable(outcome: ResponseCode | StoreError) -> None:
-            if isinstance(outcome, StoreError):
-                respond(outcome)
-            else:
-                replicated.add_done_callback(lambda done: respond(_REPLICATED[done.result()] or outcome))
-
+        done = respond if self._promises == 1 else _Settling(self._promises, respond).done
+        if self._master is not None:
+            self._master.replicated(end).add_done_callback(lambda future: done(_REPLICATED[future.result()]))
+        if self._gate is not None:
+            self._when_confirmed(messages, done, end)
         if self._is_sync:
-            self._when_durable(messages, durable, end)
-        else:
-            durable(ResponseCode.SUCCESS)
+            self._when_durable(messages, done, end)
+
+    def _when_confirmed(self, messages: int, respond: Respond, end: int) -> None:
+        self._unconfirmed_messages += messages
+
+        def done(error: StoreError | TimeoutError | None) -> None:
+            self._unconfirmed_messages -= messages
+            if isinstance(error, StoreError):
+                respond(error)
+            else:
+                respond(ResponseCode.SUCCESS if error is None else ResponseCode.FLUSH_SLAVE_TIMEOUT)
+
+        self._service.when_confirmed(end, done)
 
     def _when_durable(self, messages: int, respond: Respond, end: int) -> None:
         ticket = next(self._tickets)
         self._waiting_messages += messages
         began = self._waiting[ticket] = self._clock.monotonic()
 
-        def done(error: StoreReadOnly | TimeoutError | None) -> None:
+        def done(error: StoreError | TimeoutError | None) -> None:
             del self._waiting[ticket]
             self._waiting_messages -= messages
             self.counters.sync_s.add(self._clock.monotonic() - began, messages)
@@ -432,7 +490,7 @@ class MessageWriter:
         """Syncs on the event loop if that is short; whether all that was written is settled. `messages` waited for it.
 
         For the end of an event-loop iteration."""
-        if self._master is not None:
+        if self._promises != self._is_sync:
             return False
         began = self._clock.monotonic()
         if not self._service.sync_here():
@@ -442,12 +500,12 @@ class MessageWriter:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait for a sync."""
-        return self._waiting_messages
+        """How many messages wait for a sync or for a confirmation."""
+        return max(self._waiting_messages, self._unconfirmed_messages)
 
     @property
     def longest_wait_ms(self) -> int:
-        """How long the first of them has waited: a dict keeps its keys in the order of arrival."""
+        """How long the first has waited for a sync: a dict keeps its keys in the order of arrival."""
         first = next(iter(self._waiting.values()), None)
         return 0 if first is None else round((self._clock.monotonic() - first) * 1000)
 
@@ -487,9 +545,10 @@ def store_error_response(error: StoreError, store: MessageStore) -> RequestFaile
         return RequestFailed(ResponseCode.MESSAGE_ILLEGAL, f"the message is refused: {error}")
     if isinstance(error, StoreFull):
         return RequestFailed(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}{_disks(store)}")
-    if isinstance(error, StoreReadOnly):
+    if isinstance(error, StoreReadOnly | WritesSuspended):
         return RequestFailed(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
-    return RequestFailed(ResponseCode.SYSTEM_ERROR, f"the message is not stored: {error}")
+    what = "its outcome is unknown" if isinstance(error, OutcomeUnknown) else "the message is not stored"
+    return RequestFailed(ResponseCode.SYSTEM_ERROR, f"{what}: {error}")
 
 
 def _disks(store: MessageStore) -> str:

@@ -2,7 +2,8 @@
 
 There are two sources. The append path (store/append/appender.py) adds entries and keys for what it has just written, so
 a message is visible when it is acknowledged. After a crash, on a slave, and for a log copied from elsewhere, the log's
-records are read again (`replay`). Both produce the same entries.
+records are read again (`replay`). Both produce the same entries. Where messages have to be confirmed first, they are
+given to a gate, which shows them and notifies listeners later (consume_queue/gate.py).
 
 Index keys are collected and added in batches: hashing a thousand keys at once costs a tenth of hashing them one by one.
 """
@@ -19,6 +20,7 @@ from ariane.model.system_topics import SCHEDULE, delivery_time_ms
 from ariane.store.blocking_io import BlockingCall
 from ariane.store.commit_log.recovery import SimpleRecords
 from ariane.store.config.deletions import Deletions
+from ariane.store.consume_queue.gate import Gate
 from ariane.store.consume_queue.new_entries import pack_all
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
@@ -45,8 +47,8 @@ _NEVER = 2**63 - 1
 ArrivalListener = Callable[[str, int, int, int], None]
 """Called for a new message with its topic, queue id, the queue's new end, tags code."""
 
-Arrivals = dict[tuple[ConsumeQueue, int], int]
-"""New messages: for each queue and tags code, the queue's end."""
+Arrivals = dict[tuple[ConsumeQueue, int | None], int]
+"""New messages: for each queue and tags code, the queue's end. The code is None for messages with any tags."""
 
 
 def is_queued(sys_flag: int) -> bool:
@@ -104,6 +106,7 @@ class Dispatcher:
         self._listeners: list[ArrivalListener] = []
         self._topic_listeners: dict[str, list[ArrivalListener]] = {}
         self.has_listeners = False
+        self.gate: Gate | None = None
 
     def on_arrival(self, listener: ArrivalListener, *, topic: str | None = None) -> None:
         """`topic` restricts the listener to one topic. Messages appended together cause one call for each queue and
@@ -120,19 +123,34 @@ class Dispatcher:
         self.has_listeners = True
         self._chunk_listeners.append((listener, wanted))
 
-    def notify(self, queues: Sequence[ConsumeQueue], tags_codes: Iterable[int]) -> None:
-        """Messages were appended together: the queue and the tags code of each."""
+    def publish(self, queues: Sequence[ConsumeQueue], tags_codes: Sequence[int], ends: Iterable[int]) -> None:
+        """Messages were appended together: the queue and the tags code of each, and where it ends in the log."""
+        if self.gate is not None:
+            self.gate.hold(queues, tags_codes, list(ends))
+        elif self.has_listeners:
+            self.notify(queues, tags_codes)
+
+    def publish_batch(self, queue: ConsumeQueue, tags_codes: Sequence[int], ends: Iterable[int]) -> None:
+        """The same for messages of one queue, of which many have the same tags code."""
+        if self.gate is not None:
+            self.gate.hold([queue] * len(tags_codes), tags_codes, list(ends))
+        elif self.has_listeners:
+            codes = set(tags_codes)
+            self.notify([queue] * len(codes), codes)
+
+    def notify(self, queues: Sequence[ConsumeQueue], tags_codes: Iterable[int | None]) -> None:
+        """Messages have become visible: the queue and the tags code of each."""
         listeners = [listener for listener, wanted in self._chunk_listeners if wanted()]
         of_topics = self._topic_listeners
         are_heard = bool(of_topics) and not of_topics.keys().isdisjoint([queue.topic for queue in queues])
         if not (listeners or are_heard or self._listeners):
             return
-        arrivals = {(queue, code): queue.max_offset for queue, code in zip(queues, tags_codes, strict=True)}
+        arrivals = {(queue, code): queue.visible_end for queue, code in zip(queues, tags_codes, strict=True)}
         for listener_of_all in listeners:
             listener_of_all(arrivals)
         for (queue, tags_code), end in arrivals.items():
             for listener in (*self._listeners, *of_topics.get(queue.topic, ())):
-                listener(queue.topic, queue.queue_id, end, tags_code)
+                listener(queue.topic, queue.queue_id, end, tags_code or 0)
 
     @property
     def pending_key_count(self) -> int:
@@ -214,15 +232,13 @@ class Dispatcher:
         except MessageRefused as error:  # a topic name of another writer that must not become a directory
             log.warning("record not queued", extra={"offset": physical, "reason": str(error)})
             return
-        queue.append_at(queue_offset, physical, size, tags_code)
-        if self.has_listeners:
-            self.notify((queue,), (tags_code,))
+        if queue.append_at(queue_offset, physical, size, tags_code):
+            self.publish((queue,), (tags_code,), (physical + size,))
 
     def _queue_simple(self, records: SimpleRecords, are_new: bool) -> None:
         """`are_new`: the queues do not have them, so only queue offsets are checked."""
         by_topic = self._queues.by_topic
-        arrived, tags_codes = list[ConsumeQueue](), list[int]()
-        kept, owners, deleted = list[int](), list[int](), self._deletions.ends
+        kept, owners, deleted = list[int](), list[ConsumeQueue](), self._deletions.ends
         rows = zip(records.topics, records.queue_ids, records.queue_offsets, records.sys_flags, strict=True)
         for number, (topic, queue_id, queue_offset, sys_flag) in enumerate(rows):
             if sys_flag & _PREPARED or (deleted and records.physical[number] < deleted.get(topic, 0)):
@@ -231,24 +247,23 @@ class Dispatcher:
             if queue is not None and queue.max_offset == queue_offset and are_new:
                 queue.max_offset = queue_offset + 1
                 kept.append(number)
-                owners.append(queue.number)
-                if self.has_listeners:
-                    arrived.append(queue)
-                    tags_codes.append(records.facts.tags_codes[number])
+                owners.append(queue)
             else:
                 self._add_entries(records, kept, owners)
                 kept, owners = [], []
                 physical, size, tags_code = records.entry(number)
                 self._queue(topic, queue_id, queue_offset, physical, size, tags_code)
         self._add_entries(records, kept, owners)
-        if arrived:
-            self.notify(arrived, tags_codes)
 
-    def _add_entries(self, records: SimpleRecords, kept: list[int], owners: list[int]) -> None:
+    def _add_entries(self, records: SimpleRecords, kept: list[int], owners: list[ConsumeQueue]) -> None:
         """Adds entries of the records numbered `kept` to their queues, whose `max_offset` counts them already."""
-        if kept:
-            columns = (records.physical, records.sizes, records.facts.tags_codes)
-            self.new_entries += pack_all(owners, *(np.array(column, np.int64)[kept] for column in columns))
+        if not kept:
+            return
+        columns = (records.physical, records.sizes, records.facts.tags_codes)
+        physical, sizes, tags_codes = (np.array(column, np.int64)[kept] for column in columns)
+        self.new_entries += pack_all([queue.number for queue in owners], physical, sizes, tags_codes)
+        if self.has_listeners or self.gate is not None:
+            self.publish(owners, tags_codes.tolist(), (physical + sizes).tolist())
 
     def _index_simple(self, records: SimpleRecords) -> None:
         if self._index is None:

@@ -31,6 +31,7 @@ from ariane.store.checkpoint import (
 )
 from ariane.store.commit_log.checksum_writer import drop_checksums_before
 from ariane.store.consume_queue.entry import QueueExtension
+from ariane.store.consume_queue.gate import Gate
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.saved_state import StateToSave, encode_index_file
 from ariane.store.disk import Disk, RealDisk
@@ -82,7 +83,9 @@ class MessageStore:
         self.store_host = store_host
         """This broker's address as a record holds it."""
         self._clock = clock
-        self._refusal = WriteRefusal()
+        self.gate = components.dispatcher.gate
+        """Holds messages back until they are confirmed; None when they are visible at once."""
+        self.refusal = WriteRefusal()
         self._append_ended = 0.0
         self.append_s = 0.0
         """Duration of the last append: a page cache under pressure shows here first."""
@@ -101,7 +104,7 @@ class MessageStore:
             settings,
             has_extensions=bool(components.disk.names(components.layout.consume_queue_extensions)),
         )
-        self.lookup = Lookup(components.commit_log, components.queues, components.index)
+        self.lookup = Lookup(components.commit_log, components.queues, components.index, self.gate)
         self._appender = Appender(
             components.commit_log,
             components.queues,
@@ -131,10 +134,14 @@ class MessageStore:
         disk: Disk | None = None,
         executor: Executor | None = None,
         boot: str | None = None,
+        gated: bool = False,
     ) -> "MessageStore":
-        """Opens and recovers the store at `settings.root`. The caller holds the store's lock."""
+        """Opens and recovers the store at `settings.root`. The caller holds the store's lock.
+
+        `gated`: messages are visible when they are confirmed (`gate`), those that are there already as well."""
         boot = boot_id() if boot is None else boot
-        components = open_components(disk or RealDisk(), settings, clock, executor, boot)
+        gate = Gate() if gated else None
+        components = open_components(disk or RealDisk(), settings, clock, executor, boot, gate)
         store = cls(components, settings, clock, store_host)
         if store._is_durable_now() or components.last_exit not in (LastExit.MACHINE_CRASH, LastExit.SYNC_FAILED):
             mark_running(components.disk, components.layout.abort, boot)
@@ -156,27 +163,28 @@ class MessageStore:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def append(self, drafts: Sequence[Draft]) -> list[AppendResult]:
-        """One result per draft: visible at once, durable when `flusher.wait_durable(appended.end)` is done."""
-        if self._refusal.error is not None:
-            return [self._refusal.error] * len(drafts)
+        """One result per draft: visible at once, or when the gate shows it; durable when
+        `flusher.wait_durable(appended.end)` is done."""
+        if self.refusal.error is not None:
+            return [self.refusal.error] * len(drafts)
         return self._timed(self._appender.append, drafts)
 
     def append_together(self, drafts: Sequence[Draft]) -> list[AppendResult]:
         """The same, but all or none."""
-        if self._refusal.error is not None:
-            return [self._refusal.error] * len(drafts)
+        if self.refusal.error is not None:
+            return [self.refusal.error] * len(drafts)
         return self._timed(self._appender.append_together, drafts)
 
     def append_batch(self, batch: DraftBatch) -> AppendedBatch | StoreError:
         """A client's batch, of at least one message: all or none."""
-        if self._refusal.error is not None:
-            return self._refusal.error
+        if self.refusal.error is not None:
+            return self.refusal.error
         return self._timed(self._appender.append_batch, batch)
 
     def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:
         """Several batches of one topic, each all or none."""
-        if self._refusal.error is not None:
-            return [self._refusal.error] * len(drafts.plans)
+        if self.refusal.error is not None:
+            return [self.refusal.error] * len(drafts.plans)
         return self._timed(self._appender.append_batches, drafts)
 
     def _timed(self, append: Callable[[D], T], drafts: D) -> T:
@@ -243,14 +251,19 @@ class MessageStore:
     @property
     def write_error(self) -> StoreError | None:
         """Why appends fail at present; None when they are accepted."""
-        return self._refusal.error
+        return self.refusal.error
 
     def set_no_space(self, error: StoreFull | None) -> None:
         """Refuses appends with this error until it is called with None (store/maintenance/reserve.py)."""
-        self._refusal.set_no_space(error)
+        self.refusal.set_no_space(error)
+
+    def suspend_writes(self, reason: str | None) -> None:
+        """Refuses appends with WritesSuspended and this reason until it is called with None: in a group that has too
+        few members in sync, or whose master this is not any more."""
+        self.refusal.set_suspended(reason)
 
     def _sync_failed(self, error: OSError) -> None:
-        self._refusal.set_sync_failed(error)
+        self.refusal.set_sync_failed(error)
         log.critical("sync failed: the store is read-only now", extra={"error": str(error)})
         try:
             mark_sync_failed(self.components.disk, self.components.layout.abort)
@@ -341,11 +354,14 @@ class MessageStore:
 
     def clean_steps(self, *, manual: bool = False) -> IoSteps[CleanupResult]:
         """As `clean`, without blocking; only one at a time."""
-        cleaned = yield from self._retention.clean(self._clock.now_ms(), self._checkpoint.dispatched_to, manual=manual)
+        done_to = self._checkpoint.dispatched_to
+        if self.gate is not None:  # what is not confirmed may be needed by other members of the group
+            done_to = min(done_to, self.gate.confirmed_to)
+        cleaned = yield from self._retention.clean(self._clock.now_ms(), done_to, manual=manual)
         if cleaned.files:
             checksums = self.components.layout.commit_log_checksums
             yield partial(drop_checksums_before, self.components.disk, checksums, cleaned.min_offset)
-        self._refusal.set_disk_use(cleaned.disk, self.settings.refuse_writes_ratio)
+        self.refusal.set_disk_use(cleaned.disk, self.settings.refuse_writes_ratio)
         return cleaned
 
     # --- closing ----------------------------------------------------------------------------------------------------
@@ -354,7 +370,7 @@ class MessageStore:
         """Checkpoints and marks the stop as clean. After a failed sync, or without space, the abort marker stays, for
         recovery."""
         components = self.components
-        is_clean = not isinstance(self._refusal.error, StoreReadOnly) and self._is_durable_now()
+        is_clean = not isinstance(self.refusal.error, StoreReadOnly) and self._is_durable_now()
         self.derived.close()
         if components.checksums is not None:
             components.checksums.close()

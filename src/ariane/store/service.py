@@ -15,10 +15,10 @@ from ariane.lifecycle import Job, background, every
 from ariane.store.append.appender import AppendResult
 from ariane.store.append.draft import Appended, Draft
 from ariane.store.blocking_io import IoSteps, run_in_executor
+from ariane.store.commit_log.waiters import Done, wait
 from ariane.store.disk import mount_of
 from ariane.store.layout import Layout
 from ariane.store.lock import locked
-from ariane.store.maintenance.flush import Done
 from ariane.store.maintenance.group_commit import GroupCommit
 from ariane.store.maintenance.reserve import Reserve
 from ariane.store.maintenance.retention import CleanupResult
@@ -59,10 +59,15 @@ class StoreService:
         self._checkpoint_lock = asyncio.Lock()
         self._clean_lock = asyncio.Lock()
         self._early_checkpoint_from = 0.0
+        self._timeout_s = store.settings.sync_flush_timeout_ms / 1000
+        self._confirm_timer: asyncio.TimerHandle | None = None
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: StoreSettings, clock: Clock, store_host: bytes) -> AsyncIterator["StoreService"]:
+    async def open(
+        cls, settings: StoreSettings, clock: Clock, store_host: bytes, *, gated: bool = False
+    ) -> AsyncIterator["StoreService"]:
+        """`gated`: messages are visible when they are confirmed (consume_queue/gate.py)."""
         layout = Layout.under(settings.root, settings.commit_log_path)
         layout.root.mkdir(parents=True, exist_ok=True)
         # The lock is released last: no thread may still remove files when the next process lists them.
@@ -70,7 +75,8 @@ class StoreService:
             reserve = Reserve(layout.reserve, settings.reserve_bytes)
             no_space = await asyncio.to_thread(reserve.update)
             try:
-                store = await asyncio.to_thread(MessageStore.open, settings, clock, store_host, executor=executor)
+                open_store = partial(MessageStore.open, executor=executor, gated=gated)
+                store = await asyncio.to_thread(open_store, settings, clock, store_host)
             except OSError as error:
                 if error.errno == errno.ENOSPC:
                     where = mount_of(layout.root)
@@ -80,8 +86,11 @@ class StoreService:
             try:
                 async with GroupCommit.running(store.flusher, settings, store.extend_checksums) as group_commit:
                     service = cls(store, group_commit, executor, reserve)
-                    async with background(*service._maintenance_jobs(settings, clock)):
-                        yield service
+                    try:
+                        async with background(*service._maintenance_jobs(settings, clock)):
+                            yield service
+                    finally:
+                        service._end_waiting()
             finally:
                 store.close()
 
@@ -166,6 +175,13 @@ class StoreService:
             await self.wait_durable(results)
         return results
 
+    async def wait_safe(self, results: Sequence[AppendResult]) -> None:
+        """Waits until they are durable, and confirmed where that is asked for. TimeoutError or a StoreError if not."""
+        await self.wait_durable(results)
+        end = max((result.end for result in results if isinstance(result, Appended)), default=0)
+        if self.store.gate is not None and end > self.store.gate.confirmed_to:
+            await wait(partial(self.when_confirmed, end))
+
     async def wait_durable(self, results: Sequence[AppendResult]) -> None:
         end = max((result.end for result in results if isinstance(result, Appended)), default=0)
         if end > self.store.flusher.flushed_to:
@@ -174,6 +190,38 @@ class StoreService:
     def when_durable(self, end: int, done: Done) -> None:
         """The same for callers that do not wait: `done` gets the outcome. A sync is requested."""
         self.group_commit.when_durable(end, done)
+
+    def when_confirmed(self, end: int, done: Done) -> None:
+        """`done` gets the outcome: None, perhaps now; a TimeoutError after syncFlushTimeout; OutcomeUnknown."""
+        gate, loop = self.store.gate, asyncio.get_running_loop()
+        if gate is None:
+            done(None)
+            return
+        gate.when_confirmed(end, done, loop.time() + self._timeout_s)
+        if self._confirm_timer is None and gate.deadline is not None:
+            self._confirm_timer = loop.call_at(gate.deadline, self._expire_waiting)
+
+    def _expire_waiting(self) -> None:
+        self._confirm_timer = None
+        gate, loop = self.store.gate, asyncio.get_running_loop()
+        if gate is not None:
+            gate.expired(loop.time())
+            if gate.deadline is not None:
+                self._confirm_timer = loop.call_at(gate.deadline, self._expire_waiting)
+
+    def _end_waiting(self) -> None:
+        if self.store.gate is not None:
+            self.store.gate.end_epoch()
+        if self._confirm_timer is not None:
+            self._confirm_timer.cancel()
+
+    def after_confirmed(self, action: Callable[[], None]) -> None:
+        """Calls `action` when all that was appended until now is confirmed: at once without a gate, and never if the
+        role of the broker ends before."""
+        if self.store.gate is None:
+            action()
+        else:
+            self.store.gate.after_confirmed(self.store.components.commit_log.max_offset, action)
 
     def sync_here(self) -> bool:
         """Syncs on the event loop if that is short; whether all that was written is durable now.

@@ -98,6 +98,18 @@ async def fill(to: FakeConnection) -> None:
     to.general = 0
 
 
+def confirm_most(to: FakeConnection) -> None:
+    """Where messages wait to be confirmed: of each queue that `fill` has filled the first ones, and none of the last
+    ten of the large ones."""
+    store = to.broker.store
+    if store.gate is not None:
+        last = store.components.queues.by_topic[BIG][0]
+        store.gate.begin_epoch(1)
+        store.gate.confirm(int.from_bytes(last.stored_entries(50, 1)[:8], "big"), epoch=1)
+        assert (last.visible_end, last.max_offset) == (50, 60)
+        to.sink.written = b""
+
+
 def apply(to: FakeConnection, change: TopicConfig | GroupConfig | int | None) -> None:
     if isinstance(change, TopicConfig):
         to.broker.topics.put(change)

@@ -25,6 +25,7 @@ from tests.broker.pull.pull_connections import (
     a_heartbeat,
     apply,
     command,
+    confirm_most,
     connection_to,
     counted,
     fill,
@@ -130,13 +131,19 @@ changes = st.sampled_from(
 
 
 @pytest.mark.parametrize(
-    ("slave_read", "limits"),
-    [(False, {}), (True, {}), (False, {"pull_count_max": 36, "pull_bytes_max": 9000})],
-    ids=["master only", "slave read", "other limits"],
+    ("slave_read", "limits", "gated"),
+    [
+        (False, {}, False),
+        (True, {}, False),
+        (False, {"pull_count_max": 36, "pull_bytes_max": 9000}, False),
+        (False, {}, True),
+    ],
+    ids=["master only", "slave read", "other limits", "gated"],
 )
 def test_every_pull_is_answered_byte_for_byte_as_by_the_general_path(
-    tmp_path: Path, slave_read: bool, limits: dict[str, int]
+    tmp_path: Path, slave_read: bool, limits: dict[str, int], gated: bool
 ) -> None:
+    """Gated: of each queue, messages wait behind the visible end."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
@@ -144,10 +151,15 @@ def test_every_pull_is_answered_byte_for_byte_as_by_the_general_path(
             connections = []
             for name, fast_path in (("a", True), ("b", False)):
                 made = connection_to(
-                    tmp_path / name, fast_path=fast_path, store=SMALL_FILES | limits, slave_read=slave_read
+                    tmp_path / name,
+                    fast_path=fast_path,
+                    store=SMALL_FILES | limits,
+                    slave_read=slave_read,
+                    gated=gated,
                 )
                 connections.append(await stack.enter_async_context(made))
                 await fill(connections[-1])
+                confirm_most(connections[-1])
                 run_sync(connections[-1].broker.store.components.commit_log.segments.drop_first_steps())
             return connections
 

@@ -1,5 +1,6 @@
 """Progress of delayed delivery: a kill repeats at most the batch in flight; a machine's crash loses nothing."""
 
+import asyncio
 import errno
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ from ariane.broker.schedule.timer import CHUNK_UNITS, TimerDelivery
 from ariane.testing import FakeClock
 from tests.broker.schedule_fixtures import Crashes, ScheduleEnv, message, schedule_env
 from tests.simulation.simulated_disk import SimulatedDisk
+from tests.transport.peers import until
 
 PATH = Path("/store/config/some.progress")
 MESSAGES = 100
@@ -220,3 +222,93 @@ async def test_a_kill_between_a_cancellation_and_the_rest_of_its_slot_delivers_n
             await delivery.run_until_idle()
             delivery.close()
             assert set(counts(env)) == {b"%d" % number for number in range(1, messages)}
+
+
+# --- where messages have to be confirmed ---
+
+
+async def delivered(env: ScheduleEnv) -> DelayedDelivery:
+    """One message, which is not confirmed in its own topic."""
+    delivery = level_delivery(env)
+    env.writer.put(message(b"m", DELAY=1))
+    env.confirm()
+    await env.clock.advance(1)
+    await delivery.deliver_due()
+    return delivery
+
+
+async def test_progress_of_levels_is_written_when_the_delivered_messages_are_confirmed() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock, gated=True) as env:
+        delivery = await delivered(env)
+        assert delivery.offsets() == {1: 1}
+        async with schedule_env(clock, env.disk.crash_process(), gated=True) as unconfirmed:
+            assert level_delivery(unconfirmed).offsets() == {1: 0}
+        env.confirm()
+        async with schedule_env(clock, env.disk.crash_process(), gated=True) as confirmed:
+            assert level_delivery(confirmed).offsets() == {1: 1}
+
+
+async def test_progress_of_an_epoch_that_has_ended_is_not_written() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock, gated=True) as env:
+        await delivered(env)
+        env.confirm(epoch=2)
+        async with schedule_env(clock, env.disk.crash_process(), gated=True) as later:
+            assert level_delivery(later).offsets() == {1: 0}
+
+
+async def test_offsets_of_levels_are_saved_when_all_that_was_delivered_is_confirmed() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock, gated=True) as env:
+        delivery = await delivered(env)
+        saving = asyncio.ensure_future(delivery.save())
+        await until(lambda: len(env.gate.waiters) == 1)
+        assert env.delay_offsets.load() is None
+        env.confirm()
+        await saving
+        assert env.delay_offsets.load() == {"offsetTable": {1: 1}}
+
+
+async def test_the_timer_delivers_what_is_confirmed_and_notes_it_when_the_delivered_message_is() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock, gated=True) as env:
+        delivery = await timer_delivery(env)
+        env.writer.put(message(b"m", TIMER_DELIVER_MS=clock.now_ms() + 1000))
+        await delivery.run_until_idle()
+        assert (delivery.pending, delivery.behind) == (0, 0)
+        env.confirm()
+        assert delivery.behind == 1
+        await delivery.run_until_idle()
+        assert delivery.pending == 1
+        await clock.advance(2)
+        await delivery.run_until_idle()
+        assert delivery.pending == 0
+        checkpoint = asyncio.ensure_future(delivery.write_checkpoint())
+        await until(lambda: len(env.gate.waiters) == 1)
+        assert env.bodies() == []
+        async with schedule_env(clock, env.disk.crash_process(), gated=True) as unconfirmed:
+            again = await timer_delivery(unconfirmed)
+            unconfirmed.confirm()
+            await again.run_until_idle()
+            assert unconfirmed.service.store.components.queues.by_topic["orders"][0].max_offset == 2
+            again.close()
+        env.confirm()
+        await checkpoint
+        assert env.bodies() == [b"m"]
+        async with schedule_env(clock, env.disk.crash_process(), gated=True) as confirmed:
+            again = await timer_delivery(confirmed)
+            confirmed.confirm()
+            await again.run_until_idle()
+            assert confirmed.bodies() == [b"m"]
+            again.close()
+        delivery.close()
+
+
+async def test_a_late_confirmation_does_not_open_a_closed_file() -> None:
+    disk = disk_with_directory()
+    progress = ProgressFile(disk, PATH, "boot-1")
+    progress.write([1])
+    progress.close()
+    progress.write([2])
+    assert ProgressFile(disk, PATH, "boot-1").read() == (1,)

@@ -18,7 +18,7 @@ from ariane.wire.host import encode_host
 from ariane.wire.record.batch import BatchColumns, join_batch
 from ariane.wire.record.uniform_batch import BatchPlan, UniformBatch, uniform_sizes_of
 from tests.simulation.simulated_disk import SimulatedDisk
-from tests.store.stores import BOOT, HOST, bodies, draft, entries, opened, put
+from tests.store.stores import BOOT, HOST, bodies, draft, entries, opened, opened_gated, put
 
 OTHER_HOST = encode_host(HostPort(IPv4Address("192.0.2.8"), 50_001))
 V6 = encode_host(HostPort(IPv6Address("::1"), 10911))
@@ -173,6 +173,24 @@ class TestEither:
         drafts.tags_codes = 7
         store.append_batches(drafts)
         assert sorted(arrivals) == [("orders", 0, 5, 7), ("orders", 1, 2, 7)]
+
+    def test_with_a_gate_each_message_is_visible_when_its_own_record_is_confirmed(self, make: Any) -> None:
+        store = opened_gated(SimulatedDisk())
+        assert store.gate is not None
+        store.gate.begin_epoch(1)
+        drafts = make(columns_of([PLAN, PLAN._replace(queue_id=1), PLAN], [b"a"]))
+        batches = [batch for batch in store.append_batches(drafts) if isinstance(batch, AppendedBatch)]
+        ends = [appended.end for batch in batches for appended in batch]
+        shown = [0, 0]
+        for end in ends:
+            assert not store.gate.confirm(end - 1, epoch=1) or shown == self._visible(store)
+            store.gate.confirm(end, epoch=1)
+            shown = self._visible(store)
+            assert sum(shown) == ends.index(end) + 1
+        assert shown == [4, 2]
+
+    def _visible(self, store: MessageStore) -> list[int]:
+        return [queue.visible_end for queue in store.components.queues.of_topic("orders").values()]
 
     def test_without_keys_nothing_is_indexed(self, make: Any) -> None:
         store = opened(SimulatedDisk())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane.errors import StoreFull, StoreReadOnly
+from ariane.errors import StoreFull, StoreReadOnly, WritesSuspended
 from ariane.store.maintenance.disk_space import DiskUse, WriteRefusal
 from ariane.store.settings import StoreSettings
 
@@ -68,4 +68,31 @@ def test_after_a_failed_sync_no_space_helps() -> None:
     refusal.set_sync_failed(OSError(errno.EIO, os.strerror(errno.EIO)))
     refusal.set_no_space(None)
     refusal.set_disk_use(ROOMY, LIMIT)
+    assert isinstance(refusal.error, StoreReadOnly)
+
+
+def test_writes_are_suspended_and_resumed_whatever_the_disk_does_meanwhile() -> None:
+    refusal = WriteRefusal()
+    refusal.set_suspended("this broker is not the master")
+    assert isinstance(refusal.error, WritesSuspended)
+    assert refusal.error is refusal.suspended
+    refusal.set_disk_use(FULL, LIMIT)
+    assert isinstance(refusal.error, WritesSuspended)
+    refusal.set_suspended(None)
+    assert isinstance(refusal.error, StoreFull)
+    refusal.set_disk_use(ROOMY, LIMIT)
+    assert refusal.error is None
+    refusal.set_suspended("again")
+    refusal.set_no_space(NO_SPACE)
+    refusal.set_no_space(None)
+    refusal.set_suspended(None)
+    assert refusal.error is None
+
+
+def test_a_failed_sync_is_not_hidden_by_a_suspension() -> None:
+    refusal = WriteRefusal()
+    refusal.set_suspended("this broker is not the master")
+    refusal.set_sync_failed(OSError(errno.EIO, os.strerror(errno.EIO)))
+    assert isinstance(refusal.error, StoreReadOnly)
+    refusal.set_suspended(None)
     assert isinstance(refusal.error, StoreReadOnly)

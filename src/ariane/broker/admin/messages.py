@@ -68,7 +68,7 @@ class MessageHandlers:
     async def _index_end(self) -> tuple[int, int]:
         """Store time and offset of the last indexed message: the response covers messages up to there."""
         index = self.service.store.components.index
-        physical = -1 if index is None else index.end_physical
+        physical = -1 if index is None else min(index.end_physical, self.service.store.lookup.visible_to)
         record = await self._record(physical)
         view = None if record is None else verify(record, 0, check_body_crc=False)
         return (view.store_timestamp_ms if isinstance(view, RecordView) else 0), max(physical, 0)
@@ -101,7 +101,7 @@ class MessageHandlers:
         if not entries:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
-                f"{where} has no entry {request.index}: it holds {queue.min_offset} to {queue.max_offset - 1}",
+                f"{where} has no entry {request.index}: it holds {queue.min_offset} to {queue.visible_end - 1}",
             )
         return ConsumeQueueResponse(
             body=ConsumeQueuePage(
@@ -116,7 +116,7 @@ class MessageHandlers:
                     )
                     for physical, size, code in ENTRY.iter_unpack(entries)
                 ],
-                max_queue_index=queue.max_offset,
+                max_queue_index=queue.visible_end,
                 min_queue_index=queue.min_offset,
             )
         )

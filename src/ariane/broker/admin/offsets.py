@@ -88,8 +88,8 @@ class ConsumerOffsetHandlers:
     def update(self, request: UpdateConsumerOffset, call: Call) -> UpdateOffsetResponse:
         self._check_target(request, call.connection)
         queue = self.store.components.queues.get(request.topic, request.queue_id)
-        end = 0 if queue is None else queue.max_offset
-        if not can_be_committed(request.commit_offset, end):
+        if not can_be_committed(request.commit_offset, 0 if queue is None else queue.max_offset):
+            end = 0 if queue is None else queue.visible_end
             fields = {
                 "group": request.consumer_group,
                 "topic": request.topic,

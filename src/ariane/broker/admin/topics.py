@@ -141,7 +141,7 @@ class TopicHandlers:
     def _offsets(self, queue: ConsumeQueue | None) -> IoSteps[TopicOffset]:
         if queue is None:
             return TopicOffset()
-        low, high = queue.min_offset, queue.max_offset
+        low, high = queue.min_offset, queue.visible_end
         last_ms = (yield from self.store.lookup.store_time_steps(queue, high - 1)) if high > low else None
         return TopicOffset(min_offset=low, max_offset=high, last_update_timestamp=last_ms or 0)
 
@@ -186,7 +186,7 @@ class QueueHandlers:
     @handles(GetMaxOffset)
     def max_offset(self, request: GetMaxOffset, call: Call) -> OffsetResponse:
         queue = self.store.components.queues.get(request.topic, request.queue_id)
-        return OffsetResponse(offset=QueueOffset(0 if queue is None else queue.max_offset))
+        return OffsetResponse(offset=QueueOffset(0 if queue is None else queue.visible_end))
 
     @handles(GetMinOffset)
     def min_offset(self, request: GetMinOffset, call: Call) -> OffsetResponse:

@@ -82,7 +82,7 @@ class ConsumeProgress:
 
     def end(self, topic: str, queue_id: int) -> int:
         queue = self.store.components.queues.get(topic, queue_id)
-        return 0 if queue is None else queue.max_offset
+        return 0 if queue is None else queue.visible_end
 
     def start(self, topic: str, queue_id: int) -> int:
         queue = self.store.components.queues.get(topic, queue_id)
@@ -90,7 +90,7 @@ class ConsumeProgress:
 
     def _stored_ms(self, topic: str, queue_id: int, offset: int) -> IoSteps[int | None]:
         queue = self.store.components.queues.get(topic, queue_id)
-        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+        if queue is None or not queue.min_offset <= offset < queue.visible_end:
             return None
         return (yield from self.store.lookup.store_time_steps(queue, offset))
 

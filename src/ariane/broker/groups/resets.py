@@ -110,7 +110,7 @@ class OffsetResets:
             raise RequestFailed(ResponseCode.INVALID_PARAMETER, f"offset {offset} needs a queueId")
         (queue_id,) = self._queues(request, config)
         queue = self.store.components.queues.get(request.topic, queue_id)
-        low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+        low, high = (0, 0) if queue is None else (queue.min_offset, queue.visible_end)
         if not low <= offset <= high:
             raise RequestFailed(
                 ResponseCode.INVALID_PARAMETER,
@@ -134,7 +134,7 @@ class OffsetResets:
         if queue is None:
             return 0
         if timestamp_ms == TO_THE_END:
-            return queue.max_offset
+            return queue.visible_end
         return await run_in_executor(self.store.lookup.offset_by_time_steps(topic, queue_id, timestamp_ms))
 
     async def _notify(self, group: ConsumerGroup, request: ResetOffsets, offsets: OffsetsByQueue) -> None:

@@ -78,6 +78,7 @@ class RetryHandlers:
         self.writer.counters.sent_back(first_topic, group, size, is_dead=is_dead)
 
     def _check_writable(self) -> None:
+        self.writer.check_accepting()
         if not self.settings.permission & Permission.WRITE:
             raise RequestFailed(
                 ResponseCode.NO_PERMISSION,

@@ -119,7 +119,7 @@ def _lag(group: str, config: TopicConfig, progress: ConsumeProgress, counters: C
     unconsumed: list[int] = []
     unpulled: list[int] = []
     for queue_id, queue in tuple(progress.store.components.queues.of_topic(topic).items()):
-        end = queue.max_offset
+        end = queue.visible_end
         committed = progress.offsets.get(group, topic, queue_id)
         consumed = end if committed < 0 else min(max(committed, queue.min_offset), end)
         taken = min(max(pulled.get(queue_id, consumed), queue.min_offset if committed < 0 else consumed), end)
@@ -242,7 +242,7 @@ class MetricsCollector:
         exposition.add(catalog.TIMER_ENQUEUED, 0 if enqueued is None else enqueued.messages, *_LOCAL_DISK)
         exposition.add(catalog.TIMER_DEQUEUED, self._counters.timer_deliveries, *_LOCAL_DISK)
         exposition.add(catalog.TIMER_DROPPED, components.timer.dropped)
-        exposition.add(catalog.HALF_MESSAGES, transactions.open.count(transactions.queue.end))
+        exposition.add(catalog.HALF_MESSAGES, transactions.open.count(transactions.queue.visible_end))
 
     def _histograms(self, exposition: Exposition) -> None:
         exposition.add_histogram(catalog.MESSAGE_SIZE, _sizes(self._counters.sizes, self._counters.bytes_in))

@@ -77,7 +77,7 @@ class PullFastPath:
             broker_id = group.broker_id if self._settings.slave_read else MASTER_ID
             self._counters.got(request.topic, request.consumer_group, request.queue_id, count, size, offset + count)
             pieces.append(
-                self._responses.head(opaque, broker_id, offset + count, queue.min_offset, queue.max_offset, size)
+                self._responses.head(opaque, broker_id, offset + count, queue.min_offset, queue.visible_end, size)
             )
             pieces += records
             position = end

@@ -121,7 +121,7 @@ class PullHandlers:
 
     def _waits_on(self, pull: PullWaiter, result: ReadResult) -> bool:
         """Only at the queue's end: elsewhere nothing would wake it."""
-        if result.next_offset != result.max_offset or result.next_offset < pull.offset:
+        if result.next_offset < result.max_offset or result.next_offset < pull.offset:
             return False
         pull.offset = result.next_offset
         return self.pull_waiters.park_again(pull)
@@ -153,7 +153,7 @@ class PullHandlers:
             status=ReadStatus.NO_MATCHED_MESSAGE,
             next_offset=pull.offset,
             min_offset=0 if queue is None else queue.min_offset,
-            max_offset=0 if queue is None else queue.max_offset,
+            max_offset=0 if queue is None else queue.visible_end,
         )
         return self._response(pull, ResponseCode.PULL_RETRY_IMMEDIATELY, result)
 

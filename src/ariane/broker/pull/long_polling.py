@@ -170,14 +170,14 @@ class PullWaiters:
             if (queue.topic, queue.queue_id) in by_queue:
                 self.on_arrival(queue.topic, queue.queue_id, end, tags_code)
 
-    def on_arrival(self, topic: str, queue_id: int, end: int, tags_code: int) -> None:
-        """A message is in the log. Called within the append, so nothing is read here."""
+    def on_arrival(self, topic: str, queue_id: int, end: int, tags_code: int | None) -> None:
+        """A message is in the log, or many with any tags. Called within the append, so nothing is read here."""
         waiting = self._by_queue.get((topic, queue_id))
         if waiting is None:
             return
         for pull in tuple(waiting):
             # The tags code decides at once. What needs the record is decided when it is read, and may park again.
-            if pull.filter.tag_match is None or pull.filter.tag_match(tags_code):
+            if tags_code is None or pull.filter.tag_match is None or pull.filter.tag_match(tags_code):
                 self._wake(pull, False)
 
     def sweep(self) -> None:

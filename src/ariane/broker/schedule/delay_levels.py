@@ -25,7 +25,7 @@ from ariane.broker.json_table import JsonTable
 from ariane.broker.schedule.progress import ProgressFile
 from ariane.broker.writer import TIMER_OUT_MS, InboundMessage, MessageWriter, draft_of, inbound_message_of
 from ariane.clock import Clock
-from ariane.errors import MessageRefused, RecordError, SettingsError, StoreCorrupt, StoreError, StoreReadOnly, WireError
+from ariane.errors import MessageRefused, RecordError, SettingsError, StoreCorrupt, StoreError, WireError
 from ariane.lifecycle import TaskSet, background, every
 from ariane.model.message import Property
 from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF, parse_levels
@@ -174,11 +174,12 @@ log = logging.getLogger(__name__)
 
 
 async def wait_log_durable(service: StoreService) -> bool:
-    """Waits until the current end of the log is durable. False: progress must not be saved this time."""
+    """Waits until the current end of the log is durable, and confirmed where that is asked for. False: progress must
+    not be saved this time."""
     end = service.store.components.commit_log.max_offset
     try:
-        await service.wait_durable([Appended(end, 0, 0, 0)])
-    except (TimeoutError, StoreReadOnly) as error:
+        await service.wait_safe([Appended(end, 0, 0, 0)])
+    except (TimeoutError, StoreError) as error:
         log.warning("progress of delayed messages not saved", extra={"reason": str(error) or "the sync takes too long"})
         return False
     return True
@@ -318,7 +319,7 @@ class DelayedDelivery:
     def progress(self) -> dict[int, tuple[int, int]]:
         """By level: the next entry to deliver and the end of its queue (Apache's scheduleMessageOffset_<level>)."""
         queues = ((level, self._queues.of(level)) for level in self._levels)
-        return {level.number: (level.offset, queue.max_offset) for level, queue in queues if queue is not None}
+        return {level.number: (level.offset, queue.visible_end) for level, queue in queues if queue is not None}
 
     # --- delivering -------------------------------------------------------------------------------------------------
 
@@ -360,7 +361,7 @@ class DelayedDelivery:
         return True
 
     def _write_progress(self) -> None:
-        self._progress.write([level.offset for level in self._levels])
+        self._service.after_confirmed(partial(self._progress.write, [level.offset for level in self._levels]))
 
     def _deliver(self, level: Level, record: memoryview) -> None:
         """StoreError if the store cannot accept the message now: the level's offset stays."""

@@ -3,8 +3,8 @@
 Progress is saved durably every second (the timer's checkpoint) or every ten (`delayOffset.json`), after a sync of what
 was delivered. A process that is killed would repeat all that it delivered since then, and one that is killed again and
 again would never come further. So after each batch the progress is also written here, in place and without a sync: the
-page cache outlives the process. After a crash of the machine this file is not read, because the messages that it counts
-as delivered may be lost.
+page cache outlives the process. Where messages have to be confirmed, it is written when the batch is. After a crash of
+the machine this file is not read, because the messages that it counts as delivered may be lost.
 
 Two slots are written alternately, so that one of them is whole after any crash:
 
@@ -51,6 +51,7 @@ class ProgressFile:
         self._sequence = 0
         self._written: tuple[int, ...] | None = None
         self._is_failing = False
+        self._is_closed = False
 
     @classmethod
     def of(cls, parts: StoreComponents, path: Path) -> "ProgressFile":
@@ -72,8 +73,8 @@ class ProgressFile:
         return numbers if numbers and is_valid else None
 
     def write(self, numbers: Sequence[int]) -> None:
-        """A failure is logged: then a kill repeats more."""
-        if not self._boot or len(numbers) > COUNT_MAX or tuple(numbers) == self._written:
+        """A failure is logged: then a kill repeats more. Does nothing when it is closed: a confirmation may be late."""
+        if self._is_closed or not self._boot or len(numbers) > COUNT_MAX or tuple(numbers) == self._written:
             return
         try:
             file = self._file or self._open()
@@ -93,6 +94,7 @@ class ProgressFile:
             self.write(())
 
     def close(self) -> None:
+        self._is_closed = True
         if self._file is not None:
             self._file.close()
             self._file = None

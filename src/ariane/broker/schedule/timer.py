@@ -153,7 +153,7 @@ class TimerEnqueuer:
             return False
         if not queue.min_offset <= self.offset <= queue.max_offset:
             self.offset = queue.min_offset
-        if self.offset == queue.max_offset:
+        if self.offset >= queue.visible_end:
             return False
         if not self._wheel.log.has_room:
             self._wheel.log.adopt(await asyncio.to_thread(self._wheel.log.make_file))
@@ -362,7 +362,7 @@ class TimerDelivery:
     def behind(self) -> int:
         """Number of messages of the timer topic that are not yet in the wheel."""
         queue = self._service.store.components.queues.get(TIMER, 0)
-        return 0 if queue is None else max(0, queue.max_offset - self._enqueuer.offset)
+        return 0 if queue is None else max(0, queue.visible_end - self._enqueuer.offset)
 
     @property
     def dropped(self) -> int:
@@ -417,7 +417,7 @@ class TimerDelivery:
         """Only once messages were enqueued: the timer may never be used."""
         place = self._drainer.place()
         if place is not None and self._enqueuer.offset:
-            self._progress.write((*astuple(self._state()), *place))
+            self._service.after_confirmed(partial(self._progress.write, (*astuple(self._state()), *place)))
 
     def _state(self) -> TimerCheckpoint:
         enqueuer, wheel = self._enqueuer, self._wheel

@@ -1,4 +1,5 @@
-"""Back-pressure: sends are refused with SYSTEM_BUSY while the disk is too slow for them.
+"""Back-pressure: sends are refused with SYSTEM_BUSY while the disk is too slow for them, and with SERVICE_NOT_AVAILABLE
+while the role of the broker allows no writes (`MessageStore.suspend_writes`), before anything about them is done.
 
 A producer that gets SYSTEM_BUSY at once can slow down or use another broker; one that waits in a queue times out and
 sends the same message again. The prefixes are Apache's, which operators know.
@@ -9,7 +10,7 @@ sends the same message again. The prefixes are Apache's, which operators know.
 """
 
 from ariane.broker.settings import BrokerSettings
-from ariane.broker.writer import MessageWriter
+from ariane.broker.writer import MessageWriter, store_error_response
 from ariane.errors import RequestFailed
 from ariane.store.message_store import MessageStore
 from ariane.wire.codes import ResponseCode
@@ -26,12 +27,15 @@ class FlowControl:
         self, store: MessageStore, writer: MessageWriter, settings: BrokerSettings, waiting_max: int = WAITING_MAX
     ) -> None:
         self._store = store
+        self._refusal = store.refusal
         self._writer = writer
         self._settings = settings
         self._waiting_max = waiting_max
 
     def admit(self) -> None:
-        """RequestFailed(SYSTEM_BUSY) when no send is accepted now."""
+        """RequestFailed when no send is accepted now: SYSTEM_BUSY, or SERVICE_NOT_AVAILABLE by the broker's role."""
+        if self._refusal.suspended is not None:
+            raise store_error_response(self._refusal.suspended, self._store)
         if self._store.is_busy:
             raise _busy(
                 "[REJECTREQUEST]",

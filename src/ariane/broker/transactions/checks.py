@@ -163,7 +163,7 @@ class TransactionChecks:
         """Checks every half message that was there when the pass began; then saves the progress in both queues."""
         queue, waiting = self._transactions.queue, self._transactions.open
         waiting.skip_to(queue.begin)
-        end = queue.end
+        end = queue.visible_end
         requests = CheckRequests(self._clients, self._may_be_asked)
         try:
             await self._walk(end, requests)
@@ -281,7 +281,7 @@ class TransactionChecks:
         first_open, first_op = waiting.first_open, waiting.first_op
         try:
             if last is not None:
-                await self._service.wait_durable([last])
+                await self._service.wait_safe([last])
         except (TimeoutError, StoreError) as error:
             log.warning("progress of transactions not noted", extra={"reason": str(error) or "no sync in time"})
             return

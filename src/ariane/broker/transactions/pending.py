@@ -20,7 +20,7 @@ from ariane.broker.groups.offsets import ConsumerOffsets
 from ariane.broker.transactions.half_messages import HALF_QUEUE, OP_QUEUE, HalfMessage, ended_offsets
 from ariane.errors import RecordError
 from ariane.model.system_topics import TRANS_HALF, TRANS_OP
-from ariane.store.blocking_io import IoSteps, RecordLocation
+from ariane.store.blocking_io import IoSteps, RecordLocation, run_sync
 from ariane.store.consume_queue.entry import ENTRY
 from ariane.store.message_store import MessageStore
 from ariane.wire.record.read import RecordView, verify
@@ -117,12 +117,17 @@ class PendingHalfMessages:
 
 log = logging.getLogger(__name__)
 
+_WALKED_ENTRIES = 32
+
 PROGRESS_GROUP = "CID_RMQ_SYS_TRANS"
 """The consumer group whose offsets are the progress in both queues; Apache's brokers go on from them."""
 
 
 class StoredQueue:
     """One queue that is read message by message. Records are found only by the queue's own entries.
+
+    An outcome and the messages that it ends or delivers stand behind its half message in the log, so they are confirmed
+    after it: what is not confirmed may be used here, and must be, or a start would take ended transactions for open.
 
     A physical offset that a client names is never used: a message's body may hold bytes that look like a record.
     """
@@ -141,6 +146,12 @@ class StoredQueue:
     def end(self) -> int:
         queue = self._store.components.queues.get(self._topic, self._queue_id)
         return 0 if queue is None else queue.max_offset
+
+    @property
+    def visible_end(self) -> int:
+        """Up to where producers may be asked about messages."""
+        queue = self._store.components.queues.get(self._topic, self._queue_id)
+        return 0 if queue is None else queue.visible_end
 
     def at(self, offset: int) -> memoryview | None:
         """The record at this queue offset; None when there is none, or no longer."""
@@ -169,19 +180,22 @@ class StoredQueue:
 
     def _place(self, offset: int) -> RecordLocation | None:
         queue = self._store.components.queues.get(self._topic, self._queue_id)
-        entry = b"" if queue is None else queue.entries(offset, 1)
+        entry = b"" if queue is None else queue.stored_entries(offset, 1)
         return ENTRY.unpack(entry)[:2] if entry else None
 
     def walk(self, begin: int) -> Iterator[tuple[RecordView, memoryview]]:
-        """Every whole record from `begin` on."""
-        offset = max(begin, self.begin)
-        while offset < self.end:
-            result = self._store.reader.read(self._topic, self._queue_id, offset, 32)
-            for record in result.slices:
-                view = verify(record)
-                if isinstance(view, RecordView):
+        """Every whole record from `begin` on. Blocks."""
+        parts, offset = self._store.components, max(begin, self.begin)
+        queue = parts.queues.get(self._topic, self._queue_id)
+        while queue is not None and (entries := queue.stored_entries(offset, _WALKED_ENTRIES)):
+            locations = [(physical, size) for physical, size, _ in ENTRY.iter_unpack(entries)]
+            run_sync(parts.commit_log.warm(locations))
+            for location in locations:
+                record = parts.commit_log.read(*location)
+                view = None if record is None else verify(record)
+                if record is not None and isinstance(view, RecordView):
                     yield view, record
-            offset = max(result.next_offset, offset + 1)
+            offset += len(locations)
 
 
 def half_queue(store: MessageStore) -> StoredQueue:

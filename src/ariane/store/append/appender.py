@@ -9,6 +9,7 @@ by `PendingWrite.add`.
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import add
 
 from ariane.clock import Clock
 from ariane.errors import MessageRefused, RecordError, StoreError
@@ -17,7 +18,7 @@ from ariane.store.append.batch_appender import append_batches
 from ariane.store.append.draft import Appended, Draft, record_bytes
 from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY
-from ariane.store.consume_queue.new_entries import pack_numbered
+from ariane.store.consume_queue.new_entries import ends_of_numbered, pack_numbered
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.dispatch import Dispatcher
@@ -144,7 +145,9 @@ class PendingWrite:
         dispatcher.new_entries += self.entries
         if self.texts and dispatcher.has_index:
             dispatcher.keys.add(self.physical, self.texts, timestamp_ms, self.topics, self.counts)
-        if dispatcher.has_listeners:
+        if dispatcher.gate is not None:
+            dispatcher.gate.hold(queues, self.tags_codes, ends_of_numbered(self.entries))
+        elif dispatcher.has_listeners:
             dispatcher.notify(queues, self.tags_codes)
 
 
@@ -368,8 +371,7 @@ class Appender:
             self._dispatcher.keys.add(
                 offsets, batch.keys.texts, timestamp_ms, [queue.topic_hash] * len(offsets), counts
             )
-        codes = set(batch.tags_codes)
-        self._dispatcher.notify([queue] * len(codes), codes)
+        self._dispatcher.publish_batch(queue, batch.tags_codes, map(add, offsets, records.sizes))
         return AppendedBatch(offsets, records.sizes, queue_offset, timestamp_ms)
 
     def append_batches(self, drafts: DraftBatchGroup) -> list[AppendedBatch | StoreError]:

@@ -84,10 +84,16 @@ def _queue(
     arrived, arrived_codes = list[ConsumeQueue](), list[int]()
     for queue, _, first, end in targets:
         queue.append_packed(packed[first * ENTRY_BYTES : end * ENTRY_BYTES], end - first)
-        own_codes = {codes} if isinstance(codes, int) else set(codes[first:end].tolist())
-        arrived += [queue] * len(own_codes)
-        arrived_codes += own_codes
-    dispatcher.notify(arrived, arrived_codes)
+        if dispatcher.gate is None:
+            own_codes = {codes} if isinstance(codes, int) else set(codes[first:end].tolist())
+            arrived += [queue] * len(own_codes)
+            arrived_codes += own_codes
+        else:
+            arrived += [queue] * (end - first)
+    if dispatcher.gate is None:
+        dispatcher.notify(arrived, arrived_codes)
+    else:
+        dispatcher.gate.hold(arrived, entries["tags_code"].tolist(), (physical + sizes).tolist())
 
 
 def _index_keys(

@@ -24,8 +24,15 @@ _ROW = np.dtype([("queue", ">u4"), ("entry", f"V{ENTRY_BYTES}")])
 _FEW_BYTES = 64 * _NUMBERED.size  # fewer are distributed faster one by one than sorted
 _SORTED_FASTEST = 2**16  # numpy uses a radix sort for 16-bit numbers
 
-pack_numbered = struct.Struct(">I" + ENTRY.format.removeprefix(">")).pack
+_FIELDS_OF_ONE = struct.Struct(">I" + ENTRY.format.removeprefix(">"))
+
+pack_numbered = _FIELDS_OF_ONE.pack
 """A queue's number, then the fields of its entry."""
+
+
+def ends_of_numbered(packed: bytes | bytearray) -> list[int]:
+    """Where the records of entries end in the log; from output of `pack_numbered`."""
+    return [physical + size for _, physical, size, _ in _FIELDS_OF_ONE.iter_unpack(packed)]
 
 
 _FIELDS = np.dtype([("queue", ">u4"), ("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])

@@ -4,6 +4,9 @@
     |---------------------------------------|    |..................|-------|    - --- - -- -- -
     ^ first file        ^ min_offset        ^    ^ tail             ^ written                  ^ max_offset
 
+Readers see the entries before `visible_end`. That is `max_offset`, unless a gate (gate.py) holds entries back until
+their records are confirmed.
+
 An append only adds to memory, so it is visible at once and costs no system call. `write`, on a timer, moves the new
 entries to the files and keeps the last few in memory, where most consumers read. What a crash loses is read again from
 the commit log, and restored by `append_at`.
@@ -45,6 +48,8 @@ class ConsumeQueue:
         "_compared", "_end_physical", "_files", "_new", "_packed", "_tail_offset", "_written",
         "max_offset", "min_offset", "number", "queue_id", "tail", "topic", "topic_hash", "topic_part",
     )  # fmt: skip
+    visible_end: int
+    """Where readers find the end of the queue."""
 
     def __init__(
         self, topic: str, queue_id: int, files: QueueFiles, new: "NewEntries[ConsumeQueue]", topic_part: bytes
@@ -163,7 +168,12 @@ class ConsumeQueue:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def entries(self, offset: int, count: int) -> bytes:
-        """Whole entries from `offset` on, at most `count`; none when `offset` is not inside the queue."""
+        """Whole entries from `offset` on, at most `count`; none when `offset` is not inside what readers may see."""
+        end = min(offset + count, self.visible_end)
+        return self._read(offset, end) if self.min_offset <= offset < end else b""
+
+    def stored_entries(self, offset: int, count: int) -> bytes:
+        """The same, with what a gate holds back: for the broker's own queues, never for a client."""
         end = min(offset + count, self.max_offset)
         return self._read(offset, end) if self.min_offset <= offset < end else b""
 
@@ -177,7 +187,7 @@ class ConsumeQueue:
 
     def cached_entries(self, offset: int, count: int) -> bytes | None:
         """The same if it does not block; None if it might."""
-        end, tail_offset = min(offset + count, self.max_offset), self._tail_offset
+        end, tail_offset = min(offset + count, self.visible_end), self._tail_offset
         if offset >= tail_offset or not self.min_offset <= offset < end:
             return self.entries(offset, count)
         from_file = min(end, tail_offset)
@@ -202,10 +212,20 @@ class ConsumeQueue:
         return self.write_position() is None or self._files.read_cached(self._written * ENTRY_BYTES, 1) is not None
 
     def physical_offset_steps(self, offset: int) -> IoSteps[int | None]:
-        """The physical offset of the entry at `offset`; None when the queue has no such entry."""
+        """The physical offset of the entry at `offset`; None when readers see no such entry."""
         yield from self.warm(offset)
         entry = self.entries(offset, 1)
         return int(ENTRY.unpack(entry)[0]) if entry else None
+
+    def confirmed_end(self, low: int, high: int, physical: int) -> int:
+        """The first offset from `low` to before `high` whose record ends after `physical`; `high` when there is none.
+
+        Looks from `high` backwards, where it mostly is; may block, for entries that are not in the page cache."""
+        step = 1
+        while high - step > low and self._end_at(high - step) > physical:
+            step *= 2
+        low = max(low, high - step)
+        return low + bisect_right(range(low, high), physical, key=self._end_at)
 
     def _read(self, offset: int, end: int) -> bytes:
         self._collect_new()
@@ -417,10 +437,11 @@ class ConsumeQueue:
         """Checks the first entry, then does a binary search; these entries are probably cold."""
         low, high, middle = self.min_offset, self.max_offset, self.min_offset
         while low < high:
-            physical = yield from self.physical_offset_steps(middle)
-            if physical is None:  # the queue was deleted meanwhile
+            yield from self.warm(middle)
+            entry = self.stored_entries(middle, 1)
+            if not entry:  # the queue was deleted meanwhile
                 return
-            if physical < log_min:
+            if ENTRY.unpack(entry)[0] < log_min:
                 low = middle + 1
             else:
                 high = middle
@@ -451,3 +472,7 @@ class ConsumeQueue:
         """After `destroy`, when the queue is deleted for good: another queue may get its number."""
         self._new.changed.discard(self)
         self._new.unregister(self.number)
+
+
+# One slot with two names: without a gate, the end for readers costs neither an append nor a read anything.
+ConsumeQueue.visible_end = vars(ConsumeQueue)["max_offset"]

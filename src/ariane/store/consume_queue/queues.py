@@ -13,6 +13,7 @@ from ariane.store.blocking_io import IoSteps, run_sync
 from ariane.store.config.deletions import Deletions
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
 from ariane.store.consume_queue.files import OPEN_FILES_MAX, OpenFiles, QueueFiles
+from ariane.store.consume_queue.gate import Gate
 from ariane.store.consume_queue.new_entries import NewEntries
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.saved_state import QueueState, SavedState
@@ -43,8 +44,11 @@ class StateUnusable(Exception):
 class ConsumeQueues:
     """For one thread; only the functions that `take_unsynced` returns are for another."""
 
-    def __init__(self, disk: Disk, layout: Layout, segment_bytes: int, open_files_max: int) -> None:
+    def __init__(
+        self, disk: Disk, layout: Layout, segment_bytes: int, open_files_max: int, gate: Gate | None = None
+    ) -> None:
         self._disk = disk
+        self._new_queue = ConsumeQueue if gate is None else gate.new_queue
         self._layout = layout
         self._segment_bytes = -(-segment_bytes // ENTRY_BYTES) * ENTRY_BYTES  # up to whole entries, as Apache does
         self._open_files = OpenFiles(disk, open_files_max)
@@ -73,10 +77,11 @@ class ConsumeQueues:
         state: SavedState | None = None,
         deletions: Deletions | None = None,
         log_begin: int = 0,
+        gate: Gate | None = None,
     ) -> "ConsumeQueues":
         """Every existing queue. With a `state`, as it says: `damaged` lists what is not so. Without one, each is
         recovered from its own files, and whether they agree with the log is not checked here."""
-        queues = cls(disk, layout, settings.queue_segment_bytes, open_files_max)
+        queues = cls(disk, layout, settings.queue_segment_bytes, open_files_max, gate)
         queues._repair = repair
         with ExitStack() as undo:
             undo.callback(queues.close)
@@ -141,7 +146,7 @@ class ConsumeQueues:
     def _remove_later_queue(self, topic: str, queue_id: int, log_end: int) -> None:
         """A queue that was created or deleted after the state was saved: all its records must be behind `log_end`."""
         queue = self._make(topic, queue_id)
-        entry = queue.entries(queue.min_offset, 1)
+        entry = queue.stored_entries(queue.min_offset, 1)
         if entry and ENTRY.unpack(entry)[0] < log_end:
             raise StateUnusable(f"{self._layout.queue(topic, queue_id)} has entries that it should not have")
         queue.destroy()
@@ -173,7 +178,7 @@ class ConsumeQueues:
         directory = self._layout.queue(topic, queue_id)
         files = QueueFiles(self._disk, self._open_files, directory, self._segment_bytes, self._new_names)
         siblings = self.by_topic.setdefault(intern(topic), {})  # an interned key is found by identity
-        queue = ConsumeQueue(topic, queue_id, files, self._new, _topic_part(topic, siblings))
+        queue = self._new_queue(topic, queue_id, files, self._new, _topic_part(topic, siblings))
         if self._repair is not None:
             files.repair = partial(_repair_block, self._repair, queue)
         if not is_new:

@@ -5,14 +5,14 @@
                  above 90 %   the oldest are deleted whatever they hold, and writes are refused until there is room
 
 `DiskUse` compares the disk's use with these limits, for each pass of retention.py, which deletes. `WriteRefusal` has
-the error for which the store refuses appends now: for the disk's use; for want of a free byte (reserve.py); or until
-the next start, because a sync failed.
+the error for which the store refuses appends now: for the disk's use; for want of a free byte (reserve.py); until the
+next start, because a sync failed; or because the role of the broker does not allow any.
 """
 
 import logging
 from typing import NamedTuple
 
-from ariane.errors import StoreError, StoreFull, StoreReadOnly
+from ariane.errors import StoreError, StoreFull, StoreReadOnly, WritesSuspended
 from ariane.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -43,19 +43,34 @@ class WriteRefusal:
 
     def __init__(self) -> None:
         self.error: StoreError | None = None
+        self.suspended: WritesSuspended | None = None
+        """The part of it that the broker's role is the reason for: handlers check it before they change anything."""
+        self._of_disk: StoreError | None = None
         self._no_space: StoreFull | None = None
 
+    def _set(self, of_disk: StoreError | None) -> None:
+        """A failed sync is final, so no other error may hide it."""
+        self._of_disk = of_disk
+        self.error = of_disk if isinstance(of_disk, StoreReadOnly) else self.suspended or of_disk
+
+    def set_suspended(self, reason: str | None) -> None:
+        """Refuses appends for this reason until it is called with None."""
+        self.suspended = None if reason is None else WritesSuspended(f"this broker takes no messages now: {reason}")
+        self._set(self._of_disk)
+
     def set_disk_use(self, use: DiskUse, limit: float) -> None:
-        if isinstance(self.error, StoreReadOnly):
+        if isinstance(self._of_disk, StoreReadOnly):
             return
-        was_full = self.error not in (None, self._no_space)
+        was_full = self._of_disk not in (None, self._no_space)
         if use.is_full and not was_full:
-            self.error = StoreFull(
-                f"the disk is {use.ratio:.0%} full, writes are refused above {limit:.0%} "
-                "(diskSpaceWarningLevelRatio): free some space; writes resume by themselves"
+            self._set(
+                StoreFull(
+                    f"the disk is {use.ratio:.0%} full, writes are refused above {limit:.0%} "
+                    "(diskSpaceWarningLevelRatio): free some space; writes resume by themselves"
+                )
             )
         elif was_full and not use.is_full:
-            self.error = self._no_space
+            self._set(self._no_space)
         if was_full != use.is_full:
             log.warning(
                 "writes refused: disk full" if use.is_full else "writes accepted again", extra={"used": use.ratio}
@@ -63,14 +78,16 @@ class WriteRefusal:
 
     def set_no_space(self, error: StoreFull | None) -> None:
         """Refuses appends with this error until it is called with None."""
-        if self.error is None or self.error is self._no_space:
-            self.error = error
+        if self._of_disk is None or self._of_disk is self._no_space:
+            self._set(error)
             if self._no_space is not None and error is None:
                 log.warning("writes accepted again: the file system has space")
         self._no_space = error
 
     def set_sync_failed(self, error: OSError) -> None:
         """Nothing takes this back: what the disk holds is unknown."""
-        self.error = StoreReadOnly(
-            f"a sync failed ({error.strerror}): the store is read-only until it is restarted on a disk that works"
+        self._set(
+            StoreReadOnly(
+                f"a sync failed ({error.strerror}): the store is read-only until it is restarted on a disk that works"
+            )
         )

@@ -6,22 +6,15 @@ first fsync error is final: the kernel drops what it could not write and the nex
 """
 
 import asyncio
-import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from math import inf
 
 from ariane.clock import Clock
 from ariane.errors import StoreReadOnly
 from ariane.store.commit_log.log import CommitLog
+from ariane.store.commit_log.waiters import Done, OffsetWaiters, wait
 from ariane.store.maintenance.sync_policy import SyncPolicy
-
-log = logging.getLogger(__name__)
-
-Done = Callable[[StoreReadOnly | TimeoutError | None], None]
-"""Called once, on the event loop, with None when all is durable, with StoreReadOnly when a sync has failed, and with
-TimeoutError when none came in time."""
 
 
 class Flusher:
@@ -35,7 +28,7 @@ class Flusher:
         self._failure: StoreReadOnly | None = None
         self._sync_error: OSError | None = None
         self._lock = threading.Lock()
-        self._waiters: deque[tuple[int, float, Done]] = deque()
+        self._waiters = OffsetWaiters()
         self.policy = SyncPolicy()
         self.flushed_to = min(flushed_to, commit_log.max_offset)
 
@@ -52,35 +45,21 @@ class Flusher:
     @property
     def deadline(self) -> float | None:
         """Of the first that waits."""
-        return self._waiters[0][1] if self._waiters else None
+        return self._waiters.deadline
 
     def when_durable(self, offset: int, done: Done, deadline: float = inf) -> None:
-        """Calls `done`, perhaps now, when everything below `offset` is durable or will not be.
-
-        First come, first served: each sync covers all that was written before it, so hardly any waits for less than
-        those before it. No deadline may be before that of the last caller.
-        """
+        """Calls `done`, perhaps now, when everything below `offset` is durable; with StoreReadOnly if a sync failed.
+        No deadline may be before that of the last caller."""
         if self._failure is not None:
             done(self._failure)
         elif offset <= self.flushed_to:
             done(None)
         else:
-            self._waiters.append((offset, deadline, done))
+            self._waiters.add(offset, done, deadline)
 
     def wait_durable(self, offset: int, deadline: float = inf) -> "asyncio.Future[None]":
         """The same as a future."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: StoreReadOnly | TimeoutError | None) -> None:
-            if future.done():  # who waited was cancelled
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.when_durable(offset, done, deadline)
-        return future
+        return wait(lambda done: self.when_durable(offset, done, deadline))
 
     def sync_now(self) -> int:
         """Syncs every file with new bytes; returns how far the log is durable then. Blocks, and may run in a thread.
@@ -120,15 +99,11 @@ class Flusher:
     def flushed(self, end: int) -> None:
         """Records a successful sync and completes waiters; on the event loop, which owns the waiters."""
         self.flushed_to = max(self.flushed_to, end)
-        waiters = self._waiters
-        while waiters and waiters[0][0] <= self.flushed_to:
-            _call(waiters.popleft()[2], None)
+        self._waiters.reached(self.flushed_to)
 
     def expired(self, now: float) -> None:
         """Fails those who have waited until their deadline."""
-        waiters = self._waiters
-        while waiters and waiters[0][1] <= now:
-            _call(waiters.popleft()[2], TimeoutError())
+        self._waiters.expired(now)
 
     def failed(self, error: OSError) -> None:
         """Records a failed sync, of queues and index as well; on the event loop. Only the first one counts."""
@@ -140,14 +115,4 @@ class Flusher:
             "more writes. Check the disk and restart; messages not acknowledged may or may not be there"
         )
         self._on_error(error)
-        waiters, self._waiters = self._waiters, deque()
-        for _, _, done in waiters:
-            _call(done, self._failure)
-
-
-def _call(done: Done, outcome: StoreReadOnly | TimeoutError | None) -> None:
-    """The others who wait must get their outcome, too."""
-    try:
-        done(outcome)
-    except Exception:
-        log.exception("an append that waited for a sync cannot be answered")
+        self._waiters.fail(self._failure)

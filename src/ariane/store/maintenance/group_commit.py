@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from math import inf
 
-from ariane.store.maintenance.flush import Done, Flusher
+from ariane.store.commit_log.waiters import Done
+from ariane.store.maintenance.flush import Flusher
 from ariane.store.settings import StoreSettings
 
 _CHECKSUM_INTERVAL_S = 0.02

@@ -37,6 +37,7 @@ from ariane.store.commit_log.recovery import LogScan, end_log, rewrite_log, scan
 from ariane.store.config.deletions import Deletions
 from ariane.store.config.known_topics import known_topics
 from ariane.store.consume_queue.files import affordable_open_files
+from ariane.store.consume_queue.gate import Gate
 from ariane.store.consume_queue.queues import ConsumeQueues, StateUnusable
 from ariane.store.consume_queue.saved_state import SavedState
 from ariane.store.disk import Disk
@@ -75,8 +76,9 @@ class StoreComponents:
 
 
 def open_components(
-    disk: Disk, settings: StoreSettings, clock: Clock, executor: Executor | None, boot: str
+    disk: Disk, settings: StoreSettings, clock: Clock, executor: Executor | None, boot: str, gate: Gate | None = None
 ) -> StoreComponents:
+    """`gate` makes the queues; it is opened when they hold what the log says."""
     layout = Layout.under(settings.root, settings.commit_log_path)
     for directory in (layout.root, layout.commit_log, layout.consume_queues, layout.index, layout.config):
         disk.make_directory(directory)
@@ -93,6 +95,7 @@ def open_components(
         settings,
         open_files_max=affordable_open_files(),
         repair=QueueRepair(disk, segments, levels_ms).block,
+        gate=gate,
     )
     deletions = Deletions.load(disk, layout.config)
     state = usable_state(disk, layout, settings, segments, checkpoint)
@@ -141,6 +144,9 @@ def open_components(
     queues.drop_before(segments.base)
     commit_log = CommitLog(segments, executor)
     commit_log.set_end(scan.end)
+    if gate is not None:
+        gate.open(queues, segments.base, scan.end, dispatcher.notify)
+        dispatcher.gate = gate
     if disk.size(layout.checkpoint) != CHECKPOINT_BYTES:
         if len(segments):
             log.warning("the checkpoint is missing or damaged: written again", extra={"file": str(layout.checkpoint)})

@@ -76,7 +76,8 @@ class Retention:
         self._readers.append(needed_from)
 
     def clean(self, now_ms: int, dispatched_to: int, *, manual: bool = False) -> IoSteps[CleanupResult]:
-        """One pass. `manual`: delete old files whatever the hour. `dispatched_to`: from the checkpoint."""
+        """One pass. `manual`: delete old files whatever the hour. `dispatched_to`: from the checkpoint, and
+        not beyond what is confirmed; no file that ends after it is deleted."""
         use = self._disk_use()
         files = 0
         if manual or use.deletes_old or self._is_the_hour(now_ms):

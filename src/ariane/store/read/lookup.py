@@ -1,4 +1,4 @@
-"""Message lookup by physical offset, by key and by time.
+"""Message lookup by physical offset, by key and by time. What a gate holds back is not found (consume_queue/gate.py).
 
 Methods that end in `_steps` are for the event loop, which must not block (store/blocking_io.py); the others may block.
 """
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ariane.store.blocking_io import IoSteps, RecordLocation, run_sync
 from ariane.store.commit_log.log import CommitLog
 from ariane.store.consume_queue.entry import ENTRY, ENTRY_BYTES
+from ariane.store.consume_queue.gate import Gate
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.queues import ConsumeQueues
 from ariane.store.index.index import Index
@@ -18,10 +19,18 @@ QUERY_MAX = 64
 
 
 class Lookup:
-    def __init__(self, commit_log: CommitLog, queues: ConsumeQueues, index: Index | None) -> None:
+    def __init__(
+        self, commit_log: CommitLog, queues: ConsumeQueues, index: Index | None, gate: Gate | None = None
+    ) -> None:
+        self._gate = gate
         self._log = commit_log
         self._queues = queues
         self._index = index
+
+    @property
+    def visible_to(self) -> int:
+        """Records that end after this position of the log are not found."""
+        return self._log.max_offset if self._gate is None else self._gate.confirmed_to
 
     def record_at_steps(self, physical: int) -> IoSteps[memoryview | None]:
         """As `record_at`."""
@@ -37,7 +46,7 @@ class Lookup:
         if head is None:
             return None
         record = self._log.read(physical, max(4, int.from_bytes(head, "big", signed=True)))
-        if record is None:
+        if record is None or physical + len(record) > self.visible_to:
             return None
         view = verify(record, 0)
         return record if isinstance(view, RecordView) and view.physical_offset == physical else None
@@ -68,7 +77,7 @@ class Lookup:
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0
-        low, high = queue.min_offset, queue.max_offset
+        low, high = queue.min_offset, queue.visible_end
         while low < high:
             middle = (low + high) // 2
             stored_ms = yield from self.store_time_steps(queue, middle)

@@ -158,7 +158,7 @@ class Reader:
             status=ReadStatus.FOUND if slices else status,
             next_offset=offset + scanned,
             min_offset=queue.min_offset,
-            max_offset=queue.max_offset,
+            max_offset=queue.visible_end,
             slices=slices,
             ranges=ranges,
             suggest_slave=self._is_far_behind(last_physical),

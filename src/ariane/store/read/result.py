@@ -37,16 +37,21 @@ def found_result(queue: ConsumeQueue, offset: int, segment_read: SegmentRead) ->
         status=ReadStatus.FOUND,
         next_offset=offset + len(segment_read.offsets),
         min_offset=queue.min_offset,
-        max_offset=queue.max_offset,
+        max_offset=queue.visible_end,
         slices=segment_read.slices(),
         ranges=list(zip(segment_read.offsets, segment_read.sizes, strict=True)),
     )
 
 
 def out_of_range(queue: ConsumeQueue, offset: int) -> ReadResult | None:
-    """The result when `offset` is not inside the queue; None when it is."""
-    low, high = queue.min_offset, queue.max_offset
-    if high == 0:
+    """The result when `offset` is not inside what readers see of the queue; None when it is.
+
+    A reader that is ahead of the visible end, and not of the queue, waits: it has been here when more was confirmed, at
+    another member of the group, and what is there will be confirmed again."""
+    low, high = queue.min_offset, queue.visible_end
+    if high < offset <= queue.max_offset:
+        status, following = ReadStatus.OFFSET_OVERFLOW_ONE, offset
+    elif high == 0:
         status, following = ReadStatus.NO_MESSAGE_IN_QUEUE, 0
     elif offset < low:
         status, following = ReadStatus.OFFSET_TOO_SMALL, low
