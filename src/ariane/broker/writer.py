@@ -400,6 +400,13 @@ class MessageWriter:
             self._when_durable(messages, respond, end)
             return
         replicated = self._master.replicated(end)  # both waits begin now
+        began = self._clock.monotonic()
+
+        def count(done: asyncio.Future[Replicated]) -> None:
+            if done.result() is not Replicated.NOT_AVAILABLE:  # nobody waited
+                self.counters.replicated_s.add(self._clock.monotonic() - began, messages)
+
+        replicated.add_done_callback(count)
 
         def durable(outcome: ResponseCode | StoreError) -> None:
             if isinstance(outcome, StoreError):
