@@ -212,7 +212,9 @@ class Master:
         self._history.note(self.source.end, now)
         return now
 
-    def _remember_lost(self, key: int | str, peer: str, member: int | None, reason: str | None, acked: int | None) -> None:
+    def _remember_lost(
+        self, key: int | str, peer: str, member: int | None, reason: str | None, acked: int | None
+    ) -> None:
         self._lost.pop(key, None)
         if len(self._lost) >= LOST_MAX:
             del self._lost[next(iter(self._lost))]

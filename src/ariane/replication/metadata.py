@@ -104,9 +104,7 @@ def _problem(facts: dict[str, str], ours: Identity) -> str | None:
 class MetadataSync:
     """Open it with `async with MetadataSync.open(...)`."""
 
-    def __init__(
-        self, directory: MasterDirectory, caller: Caller, tables: Tables, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, directory: MasterDirectory, caller: Caller, tables: Tables, clock: Clock | None = None) -> None:
         self._directory = directory
         self._caller = caller
         self._tables = tables

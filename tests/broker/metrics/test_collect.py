@@ -237,7 +237,9 @@ async def test_ages_beyond_the_read_limit_are_dropped_and_counted(tmp_path: Path
         for number in range(5):
             broker.broker.parts.groups.find(f"group-{number}")
             await committed(broker, 0, f"group-{number}")
-        page = Samples((await MetricsCollector(broker.broker.parts, Replication(), times_max=6).collect()).text().decode())
+        page = Samples(
+            (await MetricsCollector(broker.broker.parts, Replication(), times_max=6).collect()).text().decode()
+        )
     assert len(page.of("rocketmq_consumer_lag_messages")) == 5
     assert len(page.of("rocketmq_consumer_lag_latency")) == 3
     assert page.value("ariane_metrics_cut_series", metric="rocketmq_consumer_lag_latency") == 2
