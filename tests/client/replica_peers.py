@@ -115,20 +115,20 @@ def apache(role: str, end: int, *, begin: int = 0, behind: int = 0, **more: obje
     runtime = {"commitLogMinOffset": begin, "commitLogMaxOffset": end, "dispatchBehindBytes": behind}
     return {
         RequestCode.GET_BROKER_RUNTIME_INFO: table(**runtime, brokerVersionDesc="V4_9_7"),
-        RequestCode.GET_BROKER_CONFIG: settings(brokerRole=role, mappedFileSizeCommitLog=1 << 30, **more),
+        RequestCode.GET_BROKER_CONFIG: settings(**{"brokerRole": role, "mappedFileSizeCommitLog": 1 << 30, **more}),
         RequestCode.GET_BROKER_HA_STATUS: UNSUPPORTED,
     }
 
 
 @asynccontextmanager
-async def members(*told: tuple[int, Bodies | str], name: str = "broker-a") -> AsyncIterator[str]:
-    """Brokers of one name that say what they are told to, by id, registered with the nameserver that is yielded.
+async def members(*scripts: tuple[int, Bodies | str], name: str = "broker-a") -> AsyncIterator[str]:
+    """Brokers of one name that say what is scripted, by id, registered with the nameserver that is yielded.
 
     Of one that is not there, or that somebody else plays, the address."""
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(nameserver())
         calls = await stack.enter_async_context(caller())
-        for broker_id, bodies in told:
+        for broker_id, bodies in scripts:
             address = bodies if isinstance(bodies, str) else await _started(stack, bodies)
             request = registration(TOPIC, broker=name, address=address, broker_id=broker_id)
             await calls.call(names, request)

@@ -45,10 +45,10 @@ def test_a_thinned_history_never_says_too_little(growth: list[int], samples_max:
         exact.note(end, float(now))
         thinned.note(end, float(now))
     assert len(thinned) <= samples_max
-    truth, told = exact.age_s(offset, 1000.0), thinned.age_s(offset, 1000.0)
+    truth, rough = exact.age_s(offset, 1000.0), thinned.age_s(offset, 1000.0)
     if truth is None:
-        assert told is None
+        assert rough is None
     else:
-        assert told is not None
-        assert told >= truth
-        assert (told == 0) == (truth == 0)
+        assert rough is not None
+        assert rough >= truth
+        assert (rough == 0) == (truth == 0)

@@ -1,4 +1,4 @@
-"""When a log had which end, so that a distance in bytes can be told in seconds. Values, without clock and sockets.
+"""When a log had which end, so that a distance in bytes can be given in seconds. Values, without clock and sockets.
 
 A master notes the end of its log once a second. A slave that has everything below an offset has all that there was when
 the log last ended there: so long ago it was up to date. Appends cost nothing, and idle time does not count.

@@ -79,7 +79,7 @@ async def test_a_slave_tells_whom_it_follows_and_what_it_has_copied(tmp_path: Pa
         assert own.last_write_timestamp
         assert own.metadata_timestamp
         assert own.metadata_failure is None
-        assert own.master_flush_offset is None, "not told by the master: unknown, not 0"
+        assert own.master_flush_offset is None, "not reported by the master: unknown, not 0"
 
 
 async def test_runtime_info_has_the_role_and_the_master(tmp_path: Path) -> None:

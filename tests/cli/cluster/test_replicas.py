@@ -94,8 +94,8 @@ async def test_a_hostile_reason_does_not_reach_the_terminal() -> None:
         b'{"master": true, "lostConnections": [{"addr": "10.0.0.1:1", "reason": "\\u001b[2Jgone"}],'
         b'"haConnectionInfo": [{"addr": "\\u001b]0;x\\u0007", "slaveAckOffset": -9, "diff": -9}]}'
     )
-    told: Bodies = {**apache("SYNC_MASTER", 1000), RequestCode.GET_BROKER_HA_STATUS: hostile}
-    async with members((0, told)) as names:
+    peer: Bodies = {**apache("SYNC_MASTER", 1000), RequestCode.GET_BROKER_HA_STATUS: hostile}
+    async with members((0, peer)) as names:
         done = await run(names, "cluster", "replicas")
         asked = await run(names, "doctor", "--watch", "0")
     for text in (done.out, done.err, asked.out):

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ariane.client.admin.requests import AdminRequests, Broker
+from ariane.client.admin.requests import AdminRequests, Broker, PerServer
 from ariane.errors import ArianeError, ClientError, RequestFailed
 from ariane.model.route import MASTER_ID
 from ariane.settings.properties_file import read_properties
@@ -170,12 +170,15 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _ask(brokers: Iterable[Broker], requests: AdminRequests) -> dict[Broker, _Facts]:
+    """Slaves tell the ends of their logs before masters do: so none that is healthy seems to be ahead."""
     asked = list(brokers)
-    runtimes, settings, statuses = await asyncio.gather(
-        requests.each(asked, GetRuntimeInfo()),
+    of_slaves, settings, statuses = await asyncio.gather(
+        requests.each([broker for broker in asked if not broker.is_master], GetRuntimeInfo()),
         requests.each(asked, GetBrokerSettings()),
         requests.each(asked, GetHaStatus()),
     )
+    of_masters = await requests.each([broker for broker in asked if broker.is_master], GetRuntimeInfo())
+    runtimes = PerServer({**of_slaves.responses, **of_masters.responses}, (*of_slaves.failures, *of_masters.failures))
     errors = [{failure.server: failure.error for failure in each.failures} for each in (runtimes, settings, statuses)]
     facts = {}
     for broker in asked:
@@ -224,7 +227,7 @@ def _set_of(facts: Mapping[Broker, _Facts]) -> ReplicaSet:
 
 
 class _MasterView:
-    """What the master says about its slaves, by slave as far as it can be told which is which."""
+    """What the master says about its slaves, by slave as far as it can be known which is which."""
 
     def __init__(self, slaves: list[Broker], status: HaStatus | None) -> None:
         self.is_known = status is not None
@@ -288,7 +291,7 @@ def _slave(broker: Broker, facts: _Facts, view: _MasterView, master_end: int | N
     connection, lost = view.of.get(broker), view.lost_of.get(broker)
     reported = next((each.slave_ack_offset for each in (connection, lost) if each is not None), None)
     end = reported if base.end is None else base.end
-    distance = None if end is None or master_end is None or end > master_end else master_end - end
+    behind = _distance(end, master_end) if connection is None else _not_negative(connection.diff)
     if own is not None:
         is_connected: bool | None = own.connected_timestamp is not None
     else:
@@ -301,13 +304,27 @@ def _slave(broker: Broker, facts: _Facts, view: _MasterView, master_end: int | N
         reason=None if is_connected else _reason(own, lost, base, master_end),
         end=end,
         dispatched=base.dispatched if own is None or own.dispatched_offset is None else own.dispatched_offset,
-        behind_bytes=distance if connection is None else connection.diff,
-        behind_s=0.0 if distance == 0 else _seconds(next((ms for ms in behind_ms if ms is not None), None)),
-        connected_ms=connection.connected_timestamp if connection is not None else own and own.connected_timestamp,
+        behind_bytes=behind,
+        behind_s=0.0 if behind == 0 else _seconds(next((ms for ms in behind_ms if ms is not None), None)),
+        connected_ms=_connected_ms(connection, own) if is_connected else None,
         lost_ms=None if is_connected or lost is None else lost.lost_timestamp,
         metadata_ms=own and own.metadata_timestamp,
         metadata_failure=own and own.metadata_failure,
     )
+
+
+def _connected_ms(connection: SlaveConnection | None, own: MasterConnection | None) -> int | None:
+    times = [each.connected_timestamp for each in (connection, own) if each is not None]
+    return next((ms for ms in times if ms is not None), None)
+
+
+def _distance(end: int | None, master_end: int | None) -> int | None:
+    return None if end is None or master_end is None else _not_negative(master_end - end)
+
+
+def _not_negative(number: int) -> int | None:
+    """A slave that is ahead is not behind by nothing: its master has lost something, or one of them says nonsense."""
+    return number if number >= 0 else None
 
 
 def _reason(own: MasterConnection | None, lost: LostConnection | None, base: Replica, end: int | None) -> str | None:
@@ -333,7 +350,7 @@ def _connected_slave(cluster: str, name: str, connection: SlaveConnection) -> Re
         is_connected=True,
         end=connection.slave_ack_offset,
         dispatched=connection.dispatched_offset,
-        behind_bytes=connection.diff,
+        behind_bytes=_not_negative(connection.diff),
         behind_s=0.0 if connection.diff == 0 else _seconds(connection.behind_millis),
         connected_ms=connection.connected_timestamp,
         unknown=("what it says itself: it is not registered at the nameserver",),
@@ -342,7 +359,7 @@ def _connected_slave(cluster: str, name: str, connection: SlaveConnection) -> Re
 
 def _lost_slave(cluster: str, name: str, lost: LostConnection, master_end: int | None) -> Replica:
     end = lost.slave_ack_offset
-    distance = None if end is None or master_end is None or end > master_end else master_end - end
+    behind = _distance(end, master_end)
     return Replica(
         cluster=cluster,
         name=name,
@@ -353,8 +370,8 @@ def _lost_slave(cluster: str, name: str, lost: LostConnection, master_end: int |
         is_connected=False,
         reason=lost.reason or "it closed the connection, and is not registered any more",
         end=end,
-        behind_bytes=distance,
-        behind_s=0.0 if distance == 0 else _seconds(lost.behind_millis),
+        behind_bytes=behind,
+        behind_s=0.0 if behind == 0 else _seconds(lost.behind_millis),
         lost_ms=lost.lost_timestamp,
     )
 

@@ -2,4 +2,4 @@
 
 from ariane.wire.requests import acl, brokers, clients, groups, messages, offsets, pull, replication, send, topics
 
-__all__ = ["acl", "brokers", "clients", "groups", "messages", "offsets", "pull", "send", "topics"]
+__all__ = ["acl", "brokers", "clients", "groups", "messages", "offsets", "pull", "replication", "send", "topics"]
