@@ -273,7 +273,9 @@ class Master:
             self._forget(link)
             if isinstance(error, asyncio.CancelledError):
                 raise
-            self._warn(link, str(error) or "it was silent")
+            reason = str(error) or "it was silent"
+            self._remember_lost(_key(link), link.peer, None, reason, None)
+            self._warn(link, reason)
             return
         if link not in self._links:  # another took its place
             link.close()

@@ -110,9 +110,13 @@ class MasterLink(asyncio.BufferedProtocol):
         return None if self._identity is None or self._expect is not None or end < 0 else end
 
     @property
+    def is_native(self) -> bool:
+        return self._identity is not None
+
+    @property
     def is_introduced(self) -> bool:
         """Whether the master takes us for its slave, as far as its protocol says so."""
-        return self.is_welcome or (self._identity is not None and self._expect is None)
+        return self.is_welcome or (self.is_native and self._expect is None)
 
     # --- the connection ---------------------------------------------------------------------------------------------
 

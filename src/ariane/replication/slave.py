@@ -137,8 +137,11 @@ class Slave:
         link, end, now = self._link, self.log.end, self._clock.monotonic()
         if link is None or not link.is_introduced:
             behind_s = None if self._caught_up_at is None else now - self._caught_up_at
+            reason = self._reason
+            if link is not None and not link.is_native:  # masters of Apache are silent for up to 5 s
+                reason = f"{self._address} has not sent anything yet"
             return FollowingStatus(
-                None, 0, end, self.log.dispatched_to, None, behind_s, self._reason, None, None, self._bytes_per_s
+                None, 0, end, self.log.dispatched_to, None, behind_s, reason, None, None, self._bytes_per_s
             )
         behind = None if link.master_end is None else max(0, link.master_end - end)
         if behind == 0:

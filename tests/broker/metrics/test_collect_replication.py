@@ -1,6 +1,7 @@
 """Metrics of replication, at a master and at a slave that run."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.broker.metrics_fixtures import MonitoredBroker, Samples, monitored_br
 from tests.broker.test_server_replication import a_caller, a_pair
 from tests.transport.peers import until
 
-MONITORED = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0}
+MONITORED: dict[str, Any] = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0}
 
 
 @pytest.fixture(autouse=True)

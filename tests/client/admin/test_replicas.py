@@ -152,7 +152,7 @@ async def test_reads_go_to_the_slave_while_there_is_no_master(tmp_path: Path) ->
             by_id = {queue.queue.queue_id: (queue.end, queue.offset, queue.lag) for queue in lag.queues}
             assert by_id[0] == (3, 1, 2)
             assert (await admin.topics.stats(TOPIC)).count == 3
-            assert (await admin.offsets.get(GROUP, TOPIC)).offsets.popitem()[1] == 1
+            assert list((await admin.offsets.get(GROUP, TOPIC)).offsets.values()) == [1]
             with pytest.raises(ClientError, match="no master"):
                 await admin.offsets.reset(GROUP, TOPIC, "earliest")
 

@@ -32,7 +32,7 @@ def findings_of(each: ReplicaSet) -> Iterator[Finding]:
     master = each.master
     if each.has_no_slave_in_reach:
         hint = "start its slave, or make it an ASYNC_MASTER: until then each send ends with SLAVE_NOT_AVAILABLE"
-        yield failure(CHECK, f"{each.name} is a SYNC_MASTER and no slave is connected to it", hint)
+        yield failure(CHECK, f"{each.name} is a SYNC_MASTER without a slave in reach", hint)
     for refused in each.refused:
         reason = refused.reason or "it closed the connection before it reported"
         hint = "if it is a slave, correct its settings; if not, keep strangers away from the replication port"
