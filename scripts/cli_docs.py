@@ -32,8 +32,8 @@ secret_key = "a-long-secret"
 
 `-o table|json|jsonl|csv` selects the output format. On a terminal a table is truncated at the right edge, except for
 `msg get` and `msg explain`; in a file or a pipe nothing is truncated. Results go to stdout and everything else to
-stderr. An unknown value is empty in a table and `null` in JSON, never 0; in tables of `cluster replicas` it is `unknown`.
-If a part of a result is missing, a message on stderr says which part.
+stderr. An unknown value is empty in a table and `null` in JSON, never 0. In the table of `cluster replicas` it is
+`unknown`. If a part of a result is missing, a message on stderr says which part.
 
 | exit status | meaning |
 | --- | --- |
