@@ -53,7 +53,7 @@ def connection_to(broker: Broker, transport: Nowhere) -> Connection:
 
 def connections_to(broker: Broker, transport: Nowhere, count: int) -> list[Connection]:
     """They share their handlers, and with them what is enqueued in one event-loop iteration."""
-    dispatcher = dispatcher_of(broker.parts)
+    dispatcher = dispatcher_of(broker.parts, broker.replication)
     settings, clock = TransportSettings(), Clock()
     connections = [
         Connection(dispatcher.receive, settings, clock, lambda _: None, dispatcher.fast_path) for _ in range(count)

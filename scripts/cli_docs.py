@@ -32,8 +32,8 @@ secret_key = "a-long-secret"
 
 `-o table|json|jsonl|csv` selects the output format. On a terminal a table is truncated at the right edge, except for
 `msg get` and `msg explain`; in a file or a pipe nothing is truncated. Results go to stdout and everything else to
-stderr. An unknown value is empty in a table and `null` in JSON, never 0. If a part of a result is missing, a message on
-stderr says which part.
+stderr. An unknown value is empty in a table and `null` in JSON, never 0. In the table of `cluster replicas` it is
+`unknown`. If a part of a result is missing, a message on stderr says which part.
 
 | exit status | meaning |
 | --- | --- |
@@ -47,10 +47,10 @@ Shell completion: `eval "$(_ARIANE_COMPLETE=bash_source ariane)"` (or `zsh_sourc
 MQADMIN = """\
 ## mqadmin
 
-`ariane admin NAME` runs the commands of Apache RocketMQ's mqadmin 4.7.1 under their own names and option letters, and
-so does the program `mqadmin` that is installed with `ariane`. All of them accept `-n` and `-h`. An option in bold is
-required; if a command has both `-b` and `-c`, one of them is. With access control, the account comes from
-`$ROCKETMQ_HOME/conf/tools.yml` as with Apache's, or from `$ARIANE_PROFILE`.
+`ariane admin NAME` runs the commands of Apache RocketMQ's mqadmin 4.7.1, and `haStatus` of 5.x, under their own names
+and option letters, and so does the program `mqadmin` that is installed with `ariane`. All of them accept `-n` and `-h`.
+An option in bold is required; if a command has both `-b` and `-c`, one of them is. With access control, the account
+comes from `$ROCKETMQ_HOME/conf/tools.yml` as with Apache's, or from `$ARIANE_PROFILE`.
 
 They print what Apache's mqadmin 4.9.8 prints for the same broker, column by column, so that scripts with cut and grep
 continue to work; `tests/cli/mqadmin/test_format.py` checks it. The differences:

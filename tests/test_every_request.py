@@ -31,7 +31,7 @@ def test_every_request_to_a_nameserver_is_handled_or_has_a_reason() -> None:
 
 async def test_every_request_to_a_broker_is_handled_or_has_a_reason(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        check(ServedBy.BROKER, broker_handlers(broker.parts).codes())
+        check(ServedBy.BROKER, broker_handlers(broker.parts, broker.broker.replication).codes())
 
 
 def test_every_request_to_a_client_is_handled_or_has_a_reason() -> None:

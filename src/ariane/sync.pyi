@@ -52,6 +52,7 @@ from ariane.client.admin.lag import GroupLag
 from ariane.client.admin.members import GroupMembers
 from ariane.client.admin.messages import FoundMessages, QueuePage, Track
 from ariane.client.admin.offsets import GroupOffsets, ResetPlan, To
+from ariane.client.admin.replicas import ReplicaSet
 from ariane.client.admin.requests import Broker, PerBroker, PerNameserver, PerServer
 from ariane.client.admin.topics import TopicStats
 from ariane.client.admin.traces import MessageTrace
@@ -72,6 +73,7 @@ from ariane.wire.requests.acl import AccessRules
 from ariane.wire.requests.brokers import BrokerStats
 from ariane.wire.requests.clients import ClientConnection, ConsumeResult, ConsumerRunningInfo, ProducerInfo
 from ariane.wire.requests.groups import QueueTimeSpan
+from ariane.wire.requests.replication import HaStatus
 
 C = TypeVar("C", bound=Callable[[MessageQueue, PullContext], Any])
 H = TypeVar("H", bound=Handler)
@@ -313,6 +315,12 @@ class ClusterAdmin:
     def brokers(self, *, cluster: str | None = None, slaves: bool = True) -> list[Broker]: ...
     def runtime(self, *, cluster: str | None = None, broker: str | None = None) -> PerBroker[Runtime]:
         """The runtime statistics of each broker, including slaves. A broker that is down is among the failures."""
+    def replicas(self, name: str | None = None, *, cluster: str | None = None) -> tuple[ReplicaSet, ...]:
+        """The master and slaves of each broker name, or of one: who is connected, and how far each is behind."""
+    def ha_status(
+        self, *, cluster: str | None = None, broker: str | None = None, slaves: bool = False
+    ) -> PerBroker[HaStatus]:
+        """What brokers of 5.x and of Ariane say about replication; those of 4.x do not know the request."""
     def stats(
         self, name: str, key: str, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[BrokerStats]:

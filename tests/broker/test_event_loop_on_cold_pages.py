@@ -18,6 +18,7 @@ from ariane.broker.metrics.collect import MetricsCollector
 from ariane.model.group import GroupConfig
 from ariane.model.ids import PhysicalOffset
 from ariane.model.topic import TopicConfig
+from ariane.replication.role import Replication
 from ariane.rpc.caller import Caller
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
@@ -175,7 +176,7 @@ async def all_rounds(monkeypatch: pytest.MonkeyPatch, directory: Path) -> dict[s
         await fill(cold)
     async with cold_broker(directory, clock, monkeypatch) as cold:
         parts = cold.broker.parts
-        seen = {"metrics": await cold.watch(MetricsCollector(parts).collect)}
+        seen = {"metrics": await cold.watch(MetricsCollector(parts, Replication()).collect)}
         clock._elapsed_s += 60
         seen["delayed"] = await cold.watch(parts.delayed.deliver_due)
         seen["timer"] = await cold.watch(parts.timer.run_until_idle)

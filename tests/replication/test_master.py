@@ -21,7 +21,7 @@ from ariane.replication.frames import (
     native_report,
 )
 from ariane.replication.hello import Hello, Welcome, decoded, new_challenge
-from ariane.replication.master import LINKS_MAX, Master
+from ariane.replication.master import LINKS_MAX, LOST_MAX, Master
 from ariane.replication.progress import Replicated
 from ariane.replication.settings import ReplicationSettings
 from ariane.store.following import FollowingLog
@@ -297,3 +297,44 @@ def test_settings_of_a_secret_and_of_peers_are_checked(tmp_path: Path) -> None:
     for file in (short, tmp_path / "missing"):
         with pytest.raises(Exception, match="secret_file"):
             ReplicationSettings(secret_file=file).secret()
+
+
+# --- for operators ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_slave_that_left_is_remembered_until_it_is_back(tmp_path: Path) -> None:
+    async with recorded_store(tmp_path) as service, a_master(service) as master:
+        async with peer_of(master) as (reader, writer):
+            writer.write(classic_report(0))
+            frames = await frames_until(reader, service.store.components.commit_log.max_offset)
+            writer.write(classic_report(frames[-1][1] + len(frames[-1][2])))
+            await until(lambda: [slave.behind_bytes for slave in master.slaves()] == [0])
+            assert [slave.behind_s for slave in master.slaves()] == [0]
+            sent = master.sent_bytes
+            assert sent == sum(len(body) for _, _, body in frames)
+            assert master.lost() == []
+        await until(lambda: not master.slaves())
+        (lost,) = master.lost()
+        assert (lost.acknowledged, lost.member, lost.behind_s) == (master.source.end, None, 0)
+        assert master.sent_bytes == sent, "of those that left, too"
+        async with peer_of(master) as (_, writer):
+            writer.write(classic_report(master.source.end))
+            await until(master.slaves)
+            await until(lambda: not master.lost() or master.slaves()[0].connected_ms < lost.lost_ms)
+
+
+async def test_a_slave_whose_place_in_time_is_not_known_is_behind_by_unknown_seconds(tmp_path: Path) -> None:
+    """The master was started when the log was already longer than the slave's."""
+    async with recorded_store(tmp_path) as service, a_master(service) as master, peer_of(master) as (_, writer):
+        writer.write(classic_report(0))
+        await until(master.slaves)
+        (slave,) = master.slaves()
+        assert slave.behind_bytes == master.source.end
+        assert slave.behind_s is None
+
+
+async def test_only_so_many_refused_peers_are_remembered(tmp_path: Path) -> None:
+    async with recorded_store(tmp_path) as service, a_master(service) as master:
+        for number in range(LOST_MAX + 5):
+            master._remember_lost(f"10.0.0.{number}", f"10.0.0.{number}:1", None, "a stranger", None)
+        assert [lost.address for lost in master.lost()] == [f"10.0.0.{number}:1" for number in range(5, LOST_MAX + 5)]

@@ -179,3 +179,19 @@ async def test_without_any_address_the_nameservers_are_asked_again() -> None:
     with pytest.raises(TransportError, match="haMasterAddress"):
         await directory.find()
     assert asked == [1]
+
+
+async def test_what_could_not_be_copied_is_known_until_everything_was() -> None:
+    caller, copied = RecordedMaster({GetTopicTable: CallTimeout("no response")}), CopiedTables()
+    directory = a_directory(caller)
+    directory.learn(None, None)
+    sync = MetadataSync(directory, caller, copied.tables())
+    await sync.run()
+    assert (sync.synced_ms, sync.failure) == (None, "no nameserver knows a master of this brokerName")
+    directory.learn(MASTER, HA)
+    await sync.run()
+    assert (sync.synced_ms, sync.failure) == (None, "topics: no response")
+    del caller.answers[GetTopicTable]
+    await sync.run()
+    assert sync.failure is None
+    assert sync.synced_ms is not None

@@ -345,3 +345,39 @@ def test_master_and_slave_run_on_uvloop_as_servers_do(tmp_path: Path, native: bo
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
+
+
+# --- for operators ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_slave_knows_how_far_it_is_behind_and_why_it_does_not_follow(
+    master_store: StoreService, slave_store: StoreService
+) -> None:
+    send(master_store, 20)
+    guide = Guide(None, native=True)
+    async with a_slave(slave_store, guide) as slave:
+        await until(lambda: slave.status.reason == "no master at present")
+        assert (slave.status.behind_bytes, slave.status.behind_s) == (None, None), "never connected: not known"
+        async with a_master(master_store) as master:
+            guide.address = str(master.address)
+            await until(lambda: slave.status.behind_bytes == 0)
+            status = slave.status
+            assert (status.behind_s, status.reason, status.master) == (0, None, str(master.address))
+            assert status.received_ms is not None
+            assert status.reported_ms is not None
+        await until(lambda: slave.status.master is None)
+        assert slave.status.reason
+        assert slave.status.behind_bytes is None
+        assert slave.status.behind_s is not None, "it had everything when the master went"
+
+
+async def test_of_a_silent_master_of_apache_nothing_is_known(slave_store: StoreService) -> None:
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        async with a_slave(slave_store, Guide(f"{host}:{port}", native=False)) as slave:
+            await until(lambda: slave.status.reason == f"{host}:{port} has not sent anything yet")
+            assert (slave.status.master, slave.status.behind_bytes, slave.status.behind_s) == (None, None, None)

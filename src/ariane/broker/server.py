@@ -14,6 +14,7 @@ from ariane.broker.admin.configs import ConfigHandlers
 from ariane.broker.admin.groups import GroupHandlers
 from ariane.broker.admin.messages import MessageHandlers
 from ariane.broker.admin.offsets import ConsumerOffsetHandlers
+from ariane.broker.admin.replication import ReplicationHandlers
 from ariane.broker.admin.runtime import RuntimeHandlers, ScheduleHandlers, StatsHandlers
 from ariane.broker.admin.topics import QueueHandlers, TopicHandlers
 from ariane.broker.components import Components
@@ -42,14 +43,14 @@ from ariane.replication.slave_guard import Guards, at_slave
 from ariane.rpc.dispatcher import Dispatcher
 from ariane.rpc.handlers import HandlerTable
 from ariane.transport.exposure import exposed_hosts, exposure_logged
-from ariane.transport.reserved_ports import reserved_ports
+from ariane.transport.reserved_ports import Reservation, reserved_ports
 from ariane.transport.server import Server
 from ariane.wire.frame import FrameLimits
 
 # --- handlers ---------------------------------------------------------------------------------------------------------
 
 
-def handler_table(parts: Components) -> HandlerTable:
+def handler_table(parts: Components, replication: Replication) -> HandlerTable:
     settings, clock, store = parts.settings, parts.clock, parts.store.store
     topics, groups, offsets, clients, writer = parts.topics, parts.groups, parts.offsets, parts.clients, parts.writer
     flow, checks = FlowControl(store, writer, settings), SendChecks(settings, topics, clock)
@@ -75,14 +76,15 @@ def handler_table(parts: Components) -> HandlerTable:
         TopicHandlers(settings, topics, offsets, store, rights_of),
         AccessHandlers(settings, parts.access),
         ConfigHandlers(settings, topics, clock),
-        RuntimeHandlers(settings, topics, parts.store, clock, parts.booted_ms, parts.statistics, writer),
+        RuntimeHandlers(settings, topics, parts.store, clock, parts.booted_ms, parts.statistics, writer, replication),
+        ReplicationHandlers(settings, replication),
         StatsHandlers(parts.statistics),
     )
 
 
-def dispatcher_of(parts: Components) -> Dispatcher:
+def dispatcher_of(parts: Components, replication: Replication) -> Dispatcher:
     """All handlers, behind access control if it is on. A slave refuses what would write."""
-    table, access = handler_table(parts), parts.access
+    table, access = handler_table(parts, replication), parts.access
     guards = Guards() if access is None else Guards(access.guard, access.admits_frame, access.signatures.frame_left)
     return Dispatcher(table, *(at_slave(guards) if parts.settings.is_slave else guards))
 
@@ -131,8 +133,11 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
     with reserved_ports(settings.ports) as ports, metrics_listener(settings) as metrics_socket:
         placed = await resolve_advertised_address(settings, ports.port)
         settings = placed.settings
-        async with Components.open(settings, clock, placed.store_host) as parts:
-            dispatcher = dispatcher_of(parts)
+        async with (
+            Components.open(settings, clock, placed.store_host) as parts,
+            _replicating(parts, ports) as replicating,
+        ):
+            dispatcher = dispatcher_of(parts, replicating)
             open_server = partial(
                 Server.open,
                 receive=dispatcher.receive,
@@ -143,10 +148,8 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
                 memory=parts.memory,
             )
             main, vip = settings.port, settings.port - VIP_PORT_DISTANCE
-            ports.release()
             async with (
-                _replicating(parts) as replicating,
-                MetricsServer.open(metrics_socket, parts) as metrics,
+                MetricsServer.open(metrics_socket, parts, replicating) as metrics,
                 open_server(Address(settings.host, vip)),
                 open_server(Address(settings.host, main)) as server,
                 exposure_logged("broker", exposed, clock),
@@ -159,8 +162,10 @@ async def running(settings: BrokerSettings, clock: Clock) -> AsyncIterator[Broke
                 yield Broker(server.address, settings, parts, registration, metrics_address, replicating)
 
 
-def _replicating(parts: Components) -> AbstractAsyncContextManager[Replication]:
+def _replicating(parts: Components, ports: Reservation) -> AbstractAsyncContextManager[Replication]:
+    """The first to listen; the other ports are bound right behind it."""
     settings = parts.settings
+    ports.release()
     identity = Identity(settings.cluster, settings.name, settings.store.segment_bytes)
     role = ReplicationRole(settings.replication, identity, parts.clock, settings.transport, settings.tls)
     if parts.following is None:

@@ -452,11 +452,22 @@ class MessageWriter:
         end = self.store.components.commit_log.max_offset if end is None else end
         done = respond if self._promises == 1 else _Settling(self._promises, respond).done
         if self._master is not None:
-            self._master.replicated(end).add_done_callback(lambda future: done(_REPLICATED[future.result()]))
+            self._when_replicated(self._master, messages, done, end)
         if self._gate is not None:
             self._when_confirmed(messages, done, end)
         if self._is_sync:
             self._when_durable(messages, done, end)
+
+    def _when_replicated(self, master: Master, messages: int, respond: Respond, end: int) -> None:
+        began = self._clock.monotonic()
+
+        def done(future: asyncio.Future[Replicated]) -> None:
+            replicated = future.result()
+            if replicated is not Replicated.NOT_AVAILABLE:  # nobody waited
+                self.counters.replicated_s.add(self._clock.monotonic() - began, messages)
+            respond(_REPLICATED[replicated])
+
+        master.replicated(end).add_done_callback(done)
 
     def _when_confirmed(self, messages: int, respond: Respond, end: int) -> None:
         self._unconfirmed_messages += messages

@@ -87,7 +87,7 @@ class Invocation:
         "dlq": "ariane.cli.tree",
         "pipeline": "ariane.cli.tree",
         "admin": "ariane.cli.tree",
-        "cluster": "ariane.cli.cluster.command",
+        "cluster": "ariane.cli.tree",
         "top": "ariane.cli.top.command",
         "namesrv": "ariane.cli.servers.command",
         "broker": "ariane.cli.tree",

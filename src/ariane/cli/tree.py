@@ -7,6 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from ariane.cli.cluster.command import cluster as cluster_brokers
 from ariane.cli.servers.command import broker as broker_server
 
 
@@ -121,9 +122,10 @@ admin = LazyGroup(
     "ariane.cli.mqadmin.groups",
     "ariane.cli.mqadmin.brokers",
     "ariane.cli.mqadmin.messages",
+    "ariane.cli.mqadmin.replication",
     subcommand_metavar="NAME [OPTIONS]",
     short_help="The commands of Apache's mqadmin, under their own names.",
-    help="""The commands of Apache RocketMQ's mqadmin 4.7.1, under their own names and option letters.
+    help="""The commands of Apache RocketMQ's mqadmin 4.7.1, and `haStatus` of 5.x, under their own names and letters.
 
     The program `mqadmin`, installed together with `ariane`, runs the same commands, so scripts need no change.
 
@@ -136,25 +138,44 @@ admin = LazyGroup(
 )
 
 
-def _serve_or_run_command(**options: Any) -> Any:
-    """Without a subcommand, runs the broker itself. The broker's options are errors before a subcommand."""
-    context = click.get_current_context()
-    if context.invoked_subcommand is None:
-        return context.invoke(broker_server, **options)
-    for parameter in context.command.params:
-        if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
-            name = context.invoked_subcommand
-            raise click.UsageError(f"{parameter.opts[0]} is an option of '{name}': write it after '{name}'", context)
-    return None
+def _itself_or_command(itself: click.Command) -> dict[str, Any]:
+    """For a group that without a subcommand is a command. The options of that are errors before a subcommand."""
 
+    def run(**options: Any) -> Any:
+        context = click.get_current_context()
+        if context.invoked_subcommand is None:
+            return context.invoke(itself, **options)
+        for parameter in context.command.params:
+            if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+                name, option = context.invoked_subcommand, parameter.opts[0]
+                raise click.UsageError(f"{option} is an option of '{name}': write it after '{name}'", context)
+        return None
+
+    return {
+        "callback": run,
+        "params": itself.params,
+        "invoke_without_command": True,
+        "subcommand_metavar": "[COMMAND ...]",
+    }
+
+
+cluster = LazyGroup(
+    "cluster",
+    "ariane.cli.cluster.replicas",
+    **_itself_or_command(cluster_brokers),
+    short_help="Show the brokers and their state; masters and slaves.",
+    help="\n".join(
+        (
+            cleandoc(cluster_brokers.help or ""),
+            "  ariane cluster replicas",
+        )
+    ),
+)
 
 broker = LazyGroup(
     "broker",
     "ariane.cli.cluster.brokers",
-    callback=_serve_or_run_command,
-    params=broker_server.params,
-    invoke_without_command=True,
-    subcommand_metavar="[COMMAND ...]",
+    **_itself_or_command(broker_server),
     short_help="Run a broker, or inspect running ones.",
     help="\n".join(
         (

@@ -10,7 +10,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import IPv6Address, ip_address
 from socket import socket
@@ -22,6 +22,7 @@ from ariane.logs import RepeatedWarnings
 from ariane.model.address import Address
 from ariane.replication.frames import Report
 from ariane.replication.hello import Identity
+from ariane.replication.history import LogHistory
 from ariane.replication.log_source import LogSource
 from ariane.replication.progress import Acks, AckWaiters, Replicated
 from ariane.replication.settings import ReplicationSettings
@@ -34,6 +35,8 @@ from ariane.transport.tls import chosen_tls, server_context
 log = logging.getLogger(__name__)
 
 LINKS_MAX = 64
+LOST_MAX = 16
+LOST_FOR_S = 86_400.0
 _TICK_S_MAX = 1.0
 
 
@@ -50,6 +53,25 @@ class SlaveStatus:
     acknowledged: int
     dispatched: int | None
     behind_bytes: int
+    behind_s: float | None
+    """How long ago it had everything; None if that was before this master was started."""
+    is_in_sync: bool
+    """Whether a SYNC_MASTER would wait for it."""
+    bytes_per_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostSlave:
+    """A slave that is not connected any more, or a peer that was refused, for operators."""
+
+    address: str
+    member: int | None
+    lost_ms: int
+    reason: str | None
+    """Why the master closed the connection; None if the other end did."""
+    acknowledged: int | None
+    """None for one that was never a slave of this master."""
+    behind_s: float | None
 
 
 class Master:
@@ -73,6 +95,9 @@ class Master:
         self._dispatched: dict[SlaveLink, int] = {}
         self._acks: Acks[SlaveLink] = Acks()
         self._waiters: AckWaiters[asyncio.Future[Replicated]] = AckWaiters()
+        self._history = LogHistory()
+        self._lost: dict[int | str, LostSlave] = {}
+        self._sent_to_others = 0
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = TaskSet()
         self._is_pumping = False
@@ -99,6 +124,7 @@ class Master:
             master.address = Address(*listener.getsockname()[:2])
             service.store.on_append(master.appended)
             service.store.add_log_reader(master.needed_from)
+            master._note_end()
             tick_s = min(_TICK_S_MAX, settings.heartbeat_interval_s / 2, settings.housekeeping_interval_s / 4)
             start = partial(master._start, context=context, tls=tls, transport=transport)
             jobs = (partial(accept_forever, listener, partial(master._accept, start)),)
@@ -147,9 +173,11 @@ class Master:
         return list(self._statuses())
 
     def _statuses(self) -> Iterator[SlaveStatus]:
+        now = self._note_end()
         for link in self._links:
             acked = self._acks.of(link)
             if acked is not None:
+                behind = self.source.end - acked
                 yield SlaveStatus(
                     link.peer,
                     link.member,
@@ -158,19 +186,48 @@ class Master:
                     link.sent_to,
                     acked,
                     self._dispatched.get(link),
-                    self.source.end - acked,
+                    behind,
+                    self._history.age_s(acked, now),
+                    behind < self.settings.fall_behind_bytes_max,
+                    link.bytes_per_s,
                 )
+
+    def lost(self) -> list[LostSlave]:
+        """Slaves and peers of the last day that are not connected, the latest last; some are forgotten earlier."""
+        now, now_ms = self._note_end(), self.clock.now_ms()
+        since = {key: link.connected_ms for link in self._links if link.is_streaming for key in (_key(link), link.host)}
+        return [
+            lost if lost.acknowledged is None else replace(lost, behind_s=self._history.age_s(lost.acknowledged, now))
+            for key, lost in self._lost.items()
+            if since.get(key, -1) < lost.lost_ms and now_ms - lost.lost_ms < LOST_FOR_S * 1000
+        ]
+
+    @property
+    def sent_bytes(self) -> int:
+        """Of the log, to all slaves since the start."""
+        return self._sent_to_others + sum(link.sent_bytes for link in self._links)
+
+    def _note_end(self) -> float:
+        now = self.clock.monotonic()
+        self._history.note(self.source.end, now)
+        return now
+
+    def _remember_lost(
+        self, key: int | str, peer: str, member: int | None, reason: str | None, acked: int | None
+    ) -> None:
+        self._lost.pop(key, None)
+        if len(self._lost) >= LOST_MAX:
+            del self._lost[next(iter(self._lost))]
+        self._lost[key] = LostSlave(peer, member, self.clock.now_ms(), reason, acked, None)
 
     # --- connections ------------------------------------------------------------------------------------------------
 
     def _accept(self, start: partial[Coroutine[Any, Any, None]], accepted: socket, host: str) -> None:
         is_trusted = self.is_trusted(host)
         if not is_trusted and self.secret is None:
-            self._warnings.warning(
-                "a connection to the replication port was refused: its address is not in replication.allowed_peers",
-                host,
-                {"peer": host},
-            )
+            reason = "its address is not in replication.allowed_peers"
+            self._warnings.warning(f"a connection to the replication port was refused: {reason}", host, {"peer": host})
+            self._remember_lost(host, host, None, reason, None)
             accepted.close()
         elif not self._has_room():
             self._warnings.warning("a connection to the replication port was refused: too many", "", {"peer": host})
@@ -216,7 +273,9 @@ class Master:
             self._forget(link)
             if isinstance(error, asyncio.CancelledError):
                 raise
-            self._warn(link, str(error) or "it was silent")
+            reason = str(error) or "it was silent"
+            self._remember_lost(_key(link), link.peer, None, reason, None)
+            self._warn(link, reason)
             return
         if link not in self._links:  # another took its place
             link.close()
@@ -239,18 +298,22 @@ class Master:
                 other.close("the slave has connected again")
 
     def closed(self, link: SlaveLink, reason: str | None) -> None:
-        was_streaming = self._acks.of(link) is not None
+        acked = self._acks.of(link)
         self._forget(link)
+        if reason is not None or acked is not None:
+            self._remember_lost(_key(link), link.peer, link.member, reason, acked)
         if reason is not None:
             self._warn(link, reason)
-        elif was_streaming:
+        elif acked is not None:
             log.info("slave disconnected", extra={"slave": link.peer, "id": link.member})
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.spawn(work)
 
     def _forget(self, link: SlaveLink) -> None:
-        self._links.pop(link, None)
+        if link in self._links:
+            del self._links[link]
+            self._sent_to_others += link.sent_bytes
         self._dispatched.pop(link, None)
         self._acks.drop(link)
 
@@ -261,6 +324,7 @@ class Master:
     # --- time -------------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
+        self._note_end()
         for link in tuple(self._links):
             if link.is_open:
                 link.tick()
@@ -287,3 +351,8 @@ class Master:
         for link in tuple(self._links):
             link.close()
         self._tasks.cancel()
+
+
+def _key(link: SlaveLink) -> int | str:
+    """What a slave is known by: its brokerId, or its host if it does not say that."""
+    return link.host if link.member is None else link.member

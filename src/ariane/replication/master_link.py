@@ -13,6 +13,7 @@ from ariane.clock import Clock
 from ariane.errors import ArianeError, FrameError
 from ariane.replication.frames import (
     MAGIC,
+    OFFSET_MAX,
     FrameDecoder,
     HelloDecoder,
     Kind,
@@ -96,15 +97,26 @@ class MasterLink(asyncio.BufferedProtocol):
         self._expect: Callable[[bytes], None] | None = None if hello is None else self._expect_challenge
         """What the next message of the introduction goes to; None when it is over."""
         self._hello, self._challenge = b"", b""
-        self._received_at = self._written_at = clock.monotonic()
+        self.received_at = self.written_at = clock.monotonic()
         self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.connected_ms = clock.now_ms()
         self.is_welcome = False
         """Whether the master has sent something that was right."""
 
     @property
-    def master_end(self) -> int:
-        return self._stream.master_end
+    def master_end(self) -> int | None:
+        """Where the master's log ended when it last said so; masters of Apache never do."""
+        end = self._stream.master_end
+        return None if self._identity is None or self._expect is not None or end < 0 else end
+
+    @property
+    def is_native(self) -> bool:
+        return self._identity is not None
+
+    @property
+    def is_introduced(self) -> bool:
+        """Whether the master takes us for its slave, as far as its protocol says so."""
+        return self.is_welcome or (self.is_native and self._expect is None)
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
@@ -130,7 +142,7 @@ class MasterLink(asyncio.BufferedProtocol):
         return memoryview(self._hello_buffer) if self._expect is not None else self._stream.decoder.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._received_at = self._clock.monotonic()
+        self.received_at = self._clock.monotonic()
         if self.done.done():
             return
         try:
@@ -145,9 +157,9 @@ class MasterLink(asyncio.BufferedProtocol):
     def tick(self) -> None:
         """Called now and then: closes a silent connection, and reports on an idle one."""
         now = self._clock.monotonic()
-        if now - self._received_at > self._settings.housekeeping_interval_s:
+        if now - self.received_at > self._settings.housekeeping_interval_s:
             self.close(f"nothing was received for {self._settings.housekeeping_interval_s:g} s")
-        elif now - self._written_at >= self._settings.heartbeat_interval_s and self._expect is None:
+        elif now - self.written_at >= self._settings.heartbeat_interval_s and self._expect is None:
             self._write(self._stream.report())
 
     def _take_frames(self) -> None:
@@ -159,7 +171,7 @@ class MasterLink(asyncio.BufferedProtocol):
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():  # uvloop would raise then
-            self._written_at = self._clock.monotonic()
+            self.written_at = self._clock.monotonic()
             self._transport.write(data)
 
     # --- the introduction -------------------------------------------------------------------------------------------
@@ -208,4 +220,5 @@ class MasterLink(asyncio.BufferedProtocol):
         if welcome.begin != self._log.end and not self._log.is_empty:
             raise FrameError(f"the master begins at {welcome.begin}, but the log ends at {self._log.end}")
         self._expect = None
+        self._stream.master_end = min(welcome.end, OFFSET_MAX)
         self._write(self._stream.report())

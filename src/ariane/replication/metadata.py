@@ -104,20 +104,25 @@ def _problem(facts: dict[str, str], ours: Identity) -> str | None:
 class MetadataSync:
     """Open it with `async with MetadataSync.open(...)`."""
 
-    def __init__(self, directory: MasterDirectory, caller: Caller, tables: Tables) -> None:
+    def __init__(self, directory: MasterDirectory, caller: Caller, tables: Tables, clock: Clock | None = None) -> None:
         self._directory = directory
         self._caller = caller
         self._tables = tables
         self._warnings = RepeatedWarnings(log)
+        self._clock = clock or Clock()
         self.synced = 0
         """How many times everything was copied."""
+        self.synced_ms: int | None = None
+        """When that was last."""
+        self.failure: str | None = None
+        """What failed in the last attempt, and why."""
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls, directory: MasterDirectory, caller: Caller, tables: Tables, clock: Clock
     ) -> AsyncIterator["MetadataSync"]:
-        sync = cls(directory, caller, tables)
+        sync = cls(directory, caller, tables, clock)
         async with background(partial(every, clock, SYNC_INTERVAL_S, sync.run, FIRST_SYNC_S)):
             yield sync
 
@@ -125,6 +130,7 @@ class MetadataSync:
         """Copies everything once. What fails is tried again the next time, and does not stop the rest."""
         address = self._directory.master_address
         if address is None:
+            self.failure = "no nameserver knows a master of this brokerName"
             return
         steps: dict[str, Callable[[str], Awaitable[None]]] = {
             "topics": self._copy_topics,
@@ -132,15 +138,18 @@ class MetadataSync:
             "delay offsets": self._copy_delay_offsets,
             "groups": self._copy_groups,
         }
-        failed = 0
+        failed: list[str] = []
         for what, step in steps.items():
             try:
                 await step(address)
             except ArianeError as error:
-                failed += 1
+                failed.append(f"{what}: {error}")
                 fields = {"what": what, "master": address, "reason": str(error)}
                 self._warnings.warning("not copied from the master", what, fields)
-        self.synced += not failed
+        self.failure = "; ".join(failed) or None
+        if not failed:
+            self.synced += 1
+            self.synced_ms = self._clock.now_ms()
 
     async def _copy_topics(self, address: str) -> None:
         await self._tables.copy_topics((await self._caller.call(address, GetTopicTable(), _TIMEOUT_S)).body)

@@ -58,6 +58,15 @@ class FollowingStatus:
     dispatched: int
     behind_bytes: int | None
     """None when it is not known: masters of Apache do not say where they are."""
+    behind_s: float | None
+    """How long ago it had everything that the master had; None if that is not known."""
+    reason: str | None
+    """Why it is not connected, as the log says."""
+    received_ms: int | None
+    """When something arrived last, and was sent last, on this connection."""
+    reported_ms: int | None
+    bytes_per_s: int
+    """How fast the log grew in the last second or so."""
 
 
 class Slave:
@@ -85,6 +94,11 @@ class Slave:
         self._secret = settings.secret()
         self._link: MasterLink | None = None
         self._address: str | None = None
+        self._reason: str | None = "it has just been started"
+        self._caught_up_at: float | None = None
+        self._bytes_per_s = 0
+        self._measured_to: int | None = None
+        self._measured_at = clock.monotonic()
         self._arrived = asyncio.Event()
         self._is_enough = asyncio.Event()
         self._warnings = RepeatedWarnings(log)
@@ -120,15 +134,30 @@ class Slave:
 
     @property
     def status(self) -> FollowingStatus:
-        link, end = self._link, self.log.end
-        is_connected = link is not None and link.is_welcome
-        behind = max(0, link.master_end - end) if link is not None and link.master_end else None
+        link, end, now = self._link, self.log.end, self._clock.monotonic()
+        if link is None or not link.is_introduced:
+            behind_s = None if self._caught_up_at is None else now - self._caught_up_at
+            reason = self._reason
+            if link is not None and not link.is_native:  # masters of Apache are silent for up to 5 s
+                reason = f"{self._address} has not sent anything yet"
+            return FollowingStatus(
+                None, 0, end, self.log.dispatched_to, None, behind_s, reason, None, None, self._bytes_per_s
+            )
+        behind = None if link.master_end is None else max(0, link.master_end - end)
+        if behind == 0:
+            self._caught_up_at = now
+        started_ms = self._clock.now_ms() - now * 1000
         return FollowingStatus(
-            self._address if is_connected else None,
-            link.connected_ms if link is not None and is_connected else 0,
+            self._address,
+            link.connected_ms,
             end,
             self.log.dispatched_to,
             behind,
+            None if behind is None or self._caught_up_at is None else now - self._caught_up_at,
+            None,
+            round(started_ms + link.received_at * 1000),
+            round(started_ms + link.written_at * 1000),
+            self._bytes_per_s,
         )
 
     # --- the connection ---------------------------------------------------------------------------------------------
@@ -143,6 +172,7 @@ class Slave:
                 was_welcome, reason = False, str(error) or "no connection in time"
             if was_welcome:
                 backoff.reset()
+            self._reason = reason
             self._warnings.warning("not following the master", reason[:40], {"reason": reason})
             await self._clock.sleep(backoff.next_s())
 
@@ -166,8 +196,19 @@ class Slave:
             link.close("this broker stops")
 
     def _tick(self) -> None:
+        self._measure()
         if self._link is not None:
             self._link.tick()
+
+    def _measure(self) -> None:
+        now, end = self._clock.monotonic(), None if self.log.is_empty else self.log.end
+        if now > self._measured_at:
+            grown = 0 if end is None or self._measured_to is None else end - self._measured_to
+            self._bytes_per_s = round(grown / (now - self._measured_at))
+            self._measured_to, self._measured_at = end, now
+        master_end = None if self._link is None else self._link.master_end
+        if master_end is not None and master_end <= self.log.end:
+            self._caught_up_at = now
 
     # --- dispatch ---------------------------------------------------------------------------------------------------
 

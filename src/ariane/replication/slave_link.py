@@ -102,6 +102,9 @@ class SlaveLink(asyncio.Protocol):
         self.started_at = 0
         self.sent_to = 0
         """The next byte of the log to send."""
+        self.bytes_per_s = 0
+        """How fast it was sent in the last second or so."""
+        self._measured_to, self._measured_at = 0, self._received_at
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
@@ -145,10 +148,20 @@ class SlaveLink(asyncio.Protocol):
     def tick(self) -> None:
         """Called now and then: closes a silent connection, and sends a heartbeat on an idle one."""
         now = self._clock.monotonic()
+        self._measure(now)
         if now - self._received_at > self._settings.housekeeping_interval_s:
             self.close(f"nothing was received for {self._settings.housekeeping_interval_s:g} s")
         elif now - self._written_at >= self._settings.heartbeat_interval_s:
             self._send_heartbeat()
+
+    @property
+    def sent_bytes(self) -> int:
+        return self.sent_to - self.started_at
+
+    def _measure(self, now: float) -> None:
+        if now > self._measured_at:
+            self.bytes_per_s = round((self.sent_to - self._measured_to) / (now - self._measured_at))
+            self._measured_to, self._measured_at = self.sent_to, now
 
     # --- what the slave says ----------------------------------------------------------------------------------------
 
@@ -263,7 +276,7 @@ class SlaveLink(asyncio.Protocol):
         self._begin(begin, report)
 
     def _begin(self, begin: int, report: Report) -> None:
-        self.started_at = self.sent_to = begin
+        self.started_at = self.sent_to = self._measured_to = begin
         self.is_streaming = True
         log.info("slave connected", extra={"slave": self.peer, "id": self.member, "from": begin})
         self._owner.reported(self, report)

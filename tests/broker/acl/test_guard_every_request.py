@@ -25,7 +25,7 @@ from ariane.wire.exchange import declaration_of, request_command
 from ariane.wire.fields import Request
 from ariane.wire.frame import Command
 from ariane.wire.message_id import offset_message_id
-from ariane.wire.requests import acl, brokers, clients, groups, messages, offsets, send, topics
+from ariane.wire.requests import acl, brokers, clients, groups, messages, offsets, replication, send, topics
 from ariane.wire.requests.pull import LitePull
 from ariane.wire.signature import content_to_sign, sign
 from ariane.wire.sys_flag import SysFlag
@@ -225,6 +225,7 @@ def every_request(stage: Stage) -> list[tuple[Request[Any], set[str]]]:
         (brokers.GetBrokerSettings(), ONLY_ADMIN),
         (brokers.UpdateBrokerSettings(""), ONLY_ADMIN),
         (brokers.GetRuntimeInfo(), EVERYBODY),
+        (replication.GetHaStatus(), ONLY_ADMIN),
         (brokers.GetBrokerStats("TOPIC_PUT_NUMS", TOPIC), KNOW),
         (brokers.GetBrokerStats("GROUP_GET_NUMS", f"{TOPIC}@{GROUP}"), READ),
         (brokers.CleanExpiredConsumeQueues(), ONLY_ADMIN),
@@ -242,7 +243,7 @@ def every_request(stage: Stage) -> list[tuple[Request[Any], set[str]]]:
 async def test_every_request_has_a_verdict_for_every_account(tmp_path: Path) -> None:
     wrong = []
     async with stage(tmp_path) as on:
-        table, served = every_request(on), handler_table(on.broker.parts).codes()
+        table, served = every_request(on), handler_table(on.broker.parts, on.broker.broker.replication).codes()
         for request, allowed in table:
             for key, name in ACCOUNT_NAMES.items():
                 response = await on.client.call(request, key)

@@ -11,6 +11,7 @@ from ariane.errors import RequestFailed
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.system_topics import SCHEDULE, TRANS_HALF
+from ariane.replication.role import Replication
 from ariane.store.settings import FlushDiskType
 from ariane.testing import FakeClock
 from ariane.wire.message_id import decode_offset_message_id
@@ -236,7 +237,9 @@ async def test_ages_beyond_the_read_limit_are_dropped_and_counted(tmp_path: Path
         for number in range(5):
             broker.broker.parts.groups.find(f"group-{number}")
             await committed(broker, 0, f"group-{number}")
-        page = Samples((await MetricsCollector(broker.broker.parts, times_max=6).collect()).text().decode())
+        page = Samples(
+            (await MetricsCollector(broker.broker.parts, Replication(), times_max=6).collect()).text().decode()
+        )
     assert len(page.of("rocketmq_consumer_lag_messages")) == 5
     assert len(page.of("rocketmq_consumer_lag_latency")) == 3
     assert page.value("ariane_metrics_cut_series", metric="rocketmq_consumer_lag_latency") == 2
@@ -257,7 +260,7 @@ async def test_collecting_thousands_of_topics_does_not_block_the_event_loop(tmp_
                 await asyncio.sleep(0)
 
         other = asyncio.ensure_future(turn())
-        page = await MetricsCollector(broker.broker.parts).collect()
+        page = await MetricsCollector(broker.broker.parts, Replication()).collect()
         other.cancel()
     assert turns >= 2 * 5000 / 100
     assert len(Samples(page.text().decode()).of("rocketmq_messages_out_total")) == 5000

@@ -2,7 +2,7 @@
 
 The keys are those of Apache 4.9's broker, which mqadmin, RocketMQ's dashboard and exporters read. The sizes of Apache's
 thread pool queues are 0, because here no request waits in a thread pool; their capacities are what bounds the requests
-in flight here.
+in flight here. Apache has no key for the role of a broker: `brokerRole`, and `masterAddr` at a slave, are Ariane's.
 """
 
 import logging
@@ -23,6 +23,7 @@ from ariane.broker.writer import MessageWriter
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
 from ariane.lifecycle import Slices
+from ariane.replication.role import Replication
 from ariane.rpc.handlers import Call, handles
 from ariane.store.blocking_io import run_in_executor
 from ariane.store.consume_queue.queue import ConsumeQueue
@@ -123,6 +124,7 @@ class RuntimeHandlers:
     booted_ms: int
     statistics: Statistics
     writer: MessageWriter
+    replication: Replication
 
     @property
     def store(self) -> MessageStore:
@@ -144,7 +146,15 @@ class RuntimeHandlers:
             "runtime": _duration(self.clock.now_ms() - self.booted_ms),
             "startAcceptSendRequestTimeStamp": self.settings.accept_sends_from_ms,
             "pid": os.getpid(),
+            "brokerRole": str(self.settings.role),
+            **self._master(),
         }
+
+    def _master(self) -> dict[str, object]:
+        """The main port of a slave's master, when a nameserver knows it."""
+        directory = self.replication.directory
+        known = None if directory is None else directory.master_address
+        return {} if known is None else {"masterAddr": known}
 
     def _idle_pools(self) -> dict[str, object]:
         in_flight = self.settings.transport.in_flight_max
@@ -167,7 +177,7 @@ class RuntimeHandlers:
             "commitLogMinOffset": commit_log.min_offset,
             "commitLogMaxOffset": commit_log.max_offset,
             "remainHowManyDataToFlush": f"{commit_log.max_offset - flusher.flushed_to} B",
-            "dispatchBehindBytes": 0,  # the append itself updates the consume queues
+            "dispatchBehindBytes": commit_log.max_offset - commit_log.dispatched_to,  # 0 at a master
             "dispatchMaxBuffer": 0,
             "remainTransientStoreBufferNumbs": _NO_TRANSIENT_POOL,
             "pageCacheLockTimeMills": round(self.store.append_s * 1000) if self.store.is_busy else 0,

@@ -33,6 +33,10 @@ from ariane.model.group import ConsumeType
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF
 from ariane.model.topic import TopicConfig
+from ariane.replication.master import Master
+from ariane.replication.metadata import MetadataSync
+from ariane.replication.role import Replication
+from ariane.replication.slave import Slave
 from ariane.store.blocking_io import IoSteps, run_in_executor
 from ariane.store.commit_log.log import CommitLog, Segment
 from ariane.wire.codes import Language, Version
@@ -175,9 +179,10 @@ _SYSTEM_GROUPS = "cid_rmq_sys_"
 
 
 class MetricsCollector:
-    def __init__(self, components: Components, times_max: int = TIMES_MAX) -> None:
+    def __init__(self, components: Components, replication: Replication, times_max: int = TIMES_MAX) -> None:
         settings, store = components.settings, components.store.store
         self._components = components
+        self._replication = replication
         self._counters = components.statistics.counters
         self._times_max = times_max
         self._base = (settings.cluster, "broker", settings.name)
@@ -189,6 +194,7 @@ class MetricsCollector:
         exposition = Exposition(self._base, self._components.settings.metrics_series_max)
         self._broker(exposition)
         self._store(exposition)
+        self._roles(exposition)
         self._histograms(exposition)
         self._small_counters(exposition)
         for steps in (self._puts, self._gets, self._dead_letters, self._outcomes, self._producers, self._consumers):
@@ -236,7 +242,8 @@ class MetricsCollector:
         ):
             exposition.add(catalog.LOG_SYNCS, count, by)
             exposition.add(catalog.LOG_SYNC_SECONDS, seconds, by)
-        exposition.add(catalog.DISPATCH_BEHIND, 0, *_LOCAL_DISK)
+        commit_log = store.components.commit_log
+        exposition.add(catalog.DISPATCH_BEHIND, commit_log.max_offset - commit_log.dispatched_to, *_LOCAL_DISK)
         exposition.add(catalog.TIMER_ENQUEUE_LAG, components.timer.behind, *_LOCAL_DISK)
         exposition.add(catalog.TIMING_MESSAGES, components.timer.pending, *_LOCAL_DISK)
         exposition.add(catalog.TIMER_ENQUEUED, 0 if enqueued is None else enqueued.messages, *_LOCAL_DISK)
@@ -244,10 +251,41 @@ class MetricsCollector:
         exposition.add(catalog.TIMER_DROPPED, components.timer.dropped)
         exposition.add(catalog.HALF_MESSAGES, transactions.open.count(transactions.queue.visible_end))
 
+    def _roles(self, exposition: Exposition) -> None:
+        exposition.add(catalog.HA_ROLE, 1, str(self._components.settings.role))
+        if self._replication.master is not None:
+            self._slaves(exposition, self._replication.master)
+        if self._replication.slave is not None:
+            self._following(exposition, self._replication.slave, self._replication.metadata)
+
+    def _slaves(self, exposition: Exposition, master: Master) -> None:
+        slaves = master.slaves()
+        exposition.add(catalog.HA_CONNECTED, len(slaves))
+        exposition.add(catalog.HA_IN_SYNC, sum(slave.is_in_sync for slave in slaves))
+        exposition.add(catalog.HA_SENT, master.sent_bytes)
+        for slave in slaves:
+            member = slave.address if slave.member is None else str(slave.member)
+            exposition.add(catalog.HA_LAG_BYTES, slave.behind_bytes, member)
+            if slave.behind_s is not None:
+                exposition.add(catalog.HA_LAG_SECONDS, slave.behind_s, member)
+
+    def _following(self, exposition: Exposition, slave: Slave, metadata: MetadataSync | None) -> None:
+        """What is not known is left out."""
+        status, member = slave.status, str(self._components.settings.broker_id)
+        exposition.add(catalog.HA_FOLLOWING, status.master is not None)
+        if status.behind_bytes is not None:
+            exposition.add(catalog.HA_LAG_BYTES, status.behind_bytes, member)
+        if status.behind_s is not None:
+            exposition.add(catalog.HA_LAG_SECONDS, status.behind_s, member)
+        if metadata is not None and metadata.synced_ms is not None:
+            age_ms = _age_ms(metadata.synced_ms, self._components.clock.now_ms())
+            exposition.add(catalog.HA_METADATA_AGE, age_ms / 1000)
+
     def _histograms(self, exposition: Exposition) -> None:
         exposition.add_histogram(catalog.MESSAGE_SIZE, _sizes(self._counters.sizes, self._counters.bytes_in))
         exposition.add_histogram(catalog.APPENDS, self._counters.append_s)
         exposition.add_histogram(catalog.SYNCS, self._counters.sync_s)
+        exposition.add_histogram(catalog.HA_ACKS, self._counters.replicated_s)
         exposition.add_histogram(catalog.COLD_READS, self._counters.cold_read_s)
 
     def _small_counters(self, exposition: Exposition) -> None:

@@ -1,8 +1,8 @@
 """The catalog of metrics, and the collected values of one scrape (`Exposition`).
 
 The exporter, docs/metrics.md and the tests use this catalog. Names that start with rocketmq_ are those of RocketMQ 5.x,
-with its labels and meaning, so that its dashboards and alerts work; differences are in the description. Each metric
-also has the labels `cluster`, `node_type` and `node_id`.
+with its labels and meaning, so that its dashboards and alerts work; differences are in the description. It has none of
+replication: rocketmq_ha_ is Ariane's. Each metric also has the labels `cluster`, `node_type` and `node_id`.
 
 Values are collected on the event loop, which owns the tables; a thread formats the text, because twenty thousand lines
 take a tenth of a second. An `Exposition` is used by one of them at a time.
@@ -140,7 +140,7 @@ STORAGE_SIZE = _gauge(
 FLUSH_BEHIND = _gauge("rocketmq_storage_flush_behind_bytes", "Bytes of the log that are not yet synced.", *_STORE)
 DISPATCH_BEHIND = _gauge(
     "rocketmq_storage_dispatch_behind_bytes",
-    "Bytes of the log not yet in the consume queues: always 0, as the append itself updates them.",
+    "Bytes of the log not yet in the consume queues: 0 at a master, as the append itself updates them.",
     *_STORE,
 )
 RESERVE_TIME = _gauge("rocketmq_storage_message_reserve_time", "Age in ms of the oldest message in the log.", *_STORE)
@@ -152,6 +152,34 @@ TIMER_ENQUEUED = _counter(
     "rocketmq_timer_enqueue_total", "Messages appended to the timer topic, including rolled ones.", *_STORE
 )
 TIMER_DEQUEUED = _counter("rocketmq_timer_dequeue_total", "Messages delivered by the timer.", *_STORE)
+
+# --- replication; what is not known is left out
+
+HA_ROLE = _gauge("rocketmq_ha_role", "Always 1; the label has the role: ASYNC_MASTER, SYNC_MASTER or SLAVE.", "role")
+HA_CONNECTED = _gauge("rocketmq_ha_connected_slaves", "Slaves that follow this master now. At a master.")
+HA_IN_SYNC = _gauge(
+    "rocketmq_ha_in_sync_slaves", "Slaves that are behind by less than haSlaveFallbehindMax. At a master."
+)
+HA_LAG_BYTES = _gauge(
+    "rocketmq_ha_slave_lag_bytes",
+    "Bytes of the master's log that a slave does not have. At a master, of each connected slave: member is its "
+    "brokerId, or for a slave of Apache the address of its connection. At a slave, of itself.",
+    "member",
+)
+HA_LAG_SECONDS = _gauge(
+    "rocketmq_ha_slave_lag_seconds",
+    "How long ago that slave had everything that the master had; 0 if it has. Grows at a slave that does not follow.",
+    "member",
+)
+HA_SENT = _counter("rocketmq_ha_sent_bytes_total", "Bytes of the log sent to slaves. At a master.")
+HA_ACKS = _histogram(
+    "rocketmq_ha_ack_seconds", "Time that sends waited until a slave had the message, or for a time-out (SYNC_MASTER)."
+)
+HA_FOLLOWING = _gauge("rocketmq_ha_following", "1 while this slave is connected to its master, else 0. At a slave.")
+HA_METADATA_AGE = _gauge(
+    "rocketmq_ha_metadata_age_seconds",
+    "Time since topics, groups and offsets were last copied from the master. At a slave, once they were.",
+)
 
 # --- metrics only of Ariane
 

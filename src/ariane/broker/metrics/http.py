@@ -20,6 +20,7 @@ from ariane.broker.settings import BrokerSettings, MetricsExporter
 from ariane.errors import ArianeError, ListenFailed
 from ariane.lifecycle import TaskSet, background
 from ariane.model.address import Address
+from ariane.replication.role import Replication
 from ariane.transport.listener import listen
 
 log = logging.getLogger(__name__)
@@ -73,22 +74,22 @@ def metrics_listener(settings: BrokerSettings) -> Iterator[socket.socket | None]
 class MetricsServer:
     """Create it with `open`, which runs it for the length of the body."""
 
-    def __init__(self, listener: socket.socket, components: Components) -> None:
+    def __init__(self, listener: socket.socket, components: Components, replication: Replication) -> None:
         self._listener = listener
-        self._collector = MetricsCollector(components)
+        self._collector = MetricsCollector(components, replication)
         self._tasks = TaskSet()
         self.address = Address(*listener.getsockname()[:2])
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, listener: socket.socket | None, components: Components
+        cls, listener: socket.socket | None, components: Components, replication: Replication
     ) -> AsyncIterator["MetricsServer | None"]:
         """None without a listener: metrics are disabled."""
         if listener is None:
             yield None
             return
-        server = cls(listener, components)
+        server = cls(listener, components, replication)
         log.info("metrics served", extra={"url": f"http://{server.address}{PATH}"})
         try:
             async with background(server._accept_connections):

@@ -249,6 +249,7 @@ class Counters:
         self.timer_deliveries = 0
         self.append_s = Histogram(SECONDS)
         self.sync_s = Histogram(SECONDS)
+        self.replicated_s = Histogram(SECONDS)
         self.cold_read_s = Histogram(SECONDS)
 
     # --- appended messages ------------------------------------------------------------------------------------------

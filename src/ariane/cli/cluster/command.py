@@ -5,7 +5,10 @@ import click
 from ariane.cli.common.connection import Connection, connected
 from ariane.cli.common.output import OutputFormat, output_option, render
 
-COLUMNS = ("cluster", "brokerName", "brokerId", "address", "state", "version", "putTps", "getTps", "diskUsed", "booted")
+COLUMNS = (
+    *("cluster", "brokerName", "brokerId", "role", "address", "state", "behindBytes"),
+    *("version", "putTps", "getTps", "diskUsed", "booted"),
+)
 
 
 @click.command(short_help="Show the brokers and their state.")
@@ -15,8 +18,8 @@ COLUMNS = ("cluster", "brokerName", "brokerId", "address", "state", "version", "
 def cluster(name: str | None, connection: Connection, output: OutputFormat) -> int:
     """Show all brokers that are registered with the nameserver, and their state.
 
-    A broker that does not respond is shown as `silent`, and the exit status is 3. Values that a broker does not report
-    are left empty (in JSON: null).
+    A broker that does not respond is shown as `silent`, and the exit status is 3. `behindBytes` is how much shorter the
+    log of a slave is than its master's. Values that a broker does not report are left empty (in JSON: null).
 
     \b
     Examples:

@@ -24,9 +24,20 @@ def brokers_and_runtime(connection: Connection, cluster: str | None) -> tuple[li
 
 
 def cluster_rows(brokers: Iterable[Broker], runtime: PerBroker[Runtime]) -> Iterable[Row]:
+    ends = {
+        (broker.cluster, broker.name): each.log_end for broker, each in runtime.responses.items() if broker.is_master
+    }
     for broker in brokers:
         response = runtime.responses.get(broker)
-        yield {**broker_row(broker), "state": "silent" if response is None else "ok", **_runtime_row(response)}
+        end = None if response is None else response.log_end
+        behind = None if broker.is_master else _distance(ends.get((broker.cluster, broker.name)), end)
+        state = "silent" if response is None else "ok"
+        yield {**broker_row(broker), "state": state, "behindBytes": behind, **_runtime_row(response)}
+
+
+def _distance(master_end: int | None, end: int | None) -> int | None:
+    """The ends are not read at the same moment, so a slave may seem to be ahead."""
+    return None if master_end is None or end is None else max(master_end - end, 0)
 
 
 def broker_row(broker: Broker) -> dict[str, object]:

@@ -178,7 +178,11 @@ def _cell(value: object) -> str:
         value = " ".join(f"{name}={member}" for name, member in value.items())
     elif isinstance(value, list | tuple):
         value = " ".join(map(str, value))
-    text = str(value)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """With control characters escaped: for text of a peer that is printed outside of a table."""
     return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 

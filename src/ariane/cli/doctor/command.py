@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ariane.cli.common.connection import Connection, connected
-from ariane.cli.common.output import OutputFormat, output_option, render
+from ariane.cli.common.output import OutputFormat, output_option, printable, render
 
 if TYPE_CHECKING:
     from ariane.cli.doctor.findings import Finding
 
-_SIGNS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "failure": ("FAILURE", "red")}
+_SIGNS = {
+    "ok": ("ok", "green"),
+    "warning": ("warning", "yellow"),
+    "failure": ("FAILURE", "red"),
+    "not asked": ("not asked", "cyan"),
+}
 
 
 @click.command(short_help="Check machine, cluster, store and settings.")
@@ -42,7 +47,7 @@ def doctor(store: Path | None, file: Path | None, watch_s: float, connection: Co
     """Check this machine, a cluster, a store and a settings file, and suggest a fix for each problem.
 
     Changes nothing and moves no offset. Without -n, a cluster on this machine is checked if there is one. Exits with 1
-    if a check failed; a warning does not count as failure.
+    if a check failed; a warning does not count as failure, nor what could not be asked.
 
     \b
     Examples:
@@ -56,7 +61,9 @@ def doctor(store: Path | None, file: Path | None, watch_s: float, connection: Co
     findings = _print_all(all_findings(store, file, connection, watch_s), output)
     failed = sum(finding.verdict is Verdict.FAILURE for finding in findings)
     warned = sum(finding.verdict is Verdict.WARNING for finding in findings)
-    click.echo(f"{len(findings)} checks: {failed} failed, {warned} warning{'' if warned == 1 else 's'}", err=True)
+    silent = sum(finding.verdict is Verdict.NOT_ASKED for finding in findings)
+    more = f", {silent} not asked" if silent else ""
+    click.echo(f"{len(findings)} checks: {failed} failed, {warned} warning{'' if warned == 1 else 's'}{more}", err=True)
     return 1 if failed else 0
 
 
@@ -74,7 +81,7 @@ def _print_all(findings: Iterable["Finding"], output: OutputFormat) -> list["Fin
 
 def _print(finding: "Finding") -> None:
     word, colour = _SIGNS[finding.verdict]
-    hint = f"\n{' ' * 25}-> {finding.hint}" if finding.hint else ""
+    hint = f"\n{' ' * 26}-> {finding.hint}" if finding.hint else ""
     is_plain = bool(os.environ.get("NO_COLOR"))  # no-color.org
-    sign = f"{word:<8}" if is_plain else click.style(f"{word:<8}", fg=colour)
-    click.echo(f"{sign} {finding.check:<15} {finding.found}{hint}")
+    sign = f"{word:<9}" if is_plain else click.style(f"{word:<9}", fg=colour)
+    click.echo(f"{sign} {finding.check:<15} {printable(finding.found)}{hint}")

@@ -12,6 +12,7 @@ class Verdict(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILURE = "failure"
+    NOT_ASKED = "not asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ def warning(check: str, found: str, hint: str) -> Finding:
 
 def failure(check: str, found: str, hint: str) -> Finding:
     return Finding(check, Verdict.FAILURE, found, hint)
+
+
+def not_asked(check: str, found: str, hint: str) -> Finding:
+    """What could not be found out: neither good nor bad."""
+    return Finding(check, Verdict.NOT_ASKED, found, hint)
 
 
 def findings(name: str, check: Check) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from ariane.cli.doctor.cluster import (
 )
 from ariane.cli.doctor.findings import Finding, findings
 from ariane.cli.doctor.machine import StoreChecks
+from ariane.cli.doctor.replication import check_replication
 from ariane.client.admin import Admin
 from ariane.client.settings import ClientSettings
 from ariane.model.route import ClusterMap
@@ -74,6 +75,7 @@ async def _cluster(settings: ClientSettings, cluster_map: ClusterMap, watch_s: f
         found += await collect_findings(check_masters(admin, cluster_map), "masters")
         if not cluster_map.broker_addr_table:
             return found
+        found += await collect_findings(check_replication(admin), "replication")
         found += await collect_findings(check_disks(admin), "broker disks")
         found += await collect_findings(check_lags(admin, watch_s), "lag")
         found += await collect_findings(check_subscriptions(admin), "subscriptions")

@@ -89,10 +89,11 @@ async def _stats(topics: TopicAdmin, name: str) -> TopicStats | None:
 
 
 def broker_figures(now: Reading) -> list[Row]:
-    return [
-        {name: row.get(name) for name in ("brokerName", "address", "state", "putTps", "getTps", "diskUsed", "booted")}
-        for row in cluster_rows(now.brokers, now.runtime)
-    ]
+    """How far a slave is behind is shown only where there is one."""
+    rows = list(cluster_rows(now.brokers, now.runtime))
+    behind = ("behindBytes",) if any(not broker.is_master for broker in now.brokers) else ()
+    names = ("brokerName", "role", "address", "state", *behind, "putTps", "getTps", "diskUsed", "booted")
+    return [{name: row.get(name) for name in names} for row in rows]
 
 
 def topic_figures(now: Reading, before: Reading | None) -> list[Row]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ariane.client.admin.replicas import ReplicaSet, replica_sets
 from ariane.client.admin.requests import AdminRequests, Broker, PerBroker, PerNameserver, absent_is_none
 from ariane.errors import ClientError
 from ariane.model.route import ClusterMap
@@ -28,9 +29,11 @@ from ariane.wire.requests.brokers import (
     UpdateNameserverSettings,
     WipeWritePermission,
 )
+from ariane.wire.requests.replication import GetHaStatus, HaStatus
 
 _FREE = re.compile(r"Free : ([\d.]+) ([KMGTPE]?)i?B")
 _UNITS = ("", *"KMGTPE")
+_DIGITS_MAX = 19
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +72,12 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         return None if match is None else int(float(match[1]) * 1024 ** _UNITS.index(match[2]))
 
     @property
+    def log_end(self) -> int | None:
+        """Where the commit log ends. A float could not hold it."""
+        text = self.table.get("commitLogMaxOffset", "")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else None
+
+    @property
     def earliest_message_ms(self) -> int | None:
         earliest = self._number("earliestMessageTimeStamp")
         return int(earliest) if earliest is not None and earliest >= 0 else None
@@ -101,6 +110,17 @@ class ClusterAdmin:
         return (await self._requests.each(brokers, GetRuntimeInfo())).mapped(
             lambda response: Runtime(table=response.body.table)
         )
+
+    async def replicas(self, name: str | None = None, *, cluster: str | None = None) -> tuple[ReplicaSet, ...]:
+        """The master and slaves of each broker name, or of one: who is connected, and how far each is behind."""
+        return await replica_sets(self._requests, name, cluster=cluster)
+
+    async def ha_status(
+        self, *, cluster: str | None = None, broker: str | None = None, slaves: bool = False
+    ) -> PerBroker[HaStatus]:
+        """What brokers of 5.x and of Ariane say about replication; those of 4.x do not know the request."""
+        brokers = await self._requests.brokers(cluster=cluster, broker=broker, slaves=slaves)
+        return (await self._requests.each(brokers, GetHaStatus())).mapped(lambda response: response.body)
 
     async def stats(
         self, name: str, key: str, *, cluster: str | None = None, broker: str | None = None

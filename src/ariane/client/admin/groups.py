@@ -68,7 +68,7 @@ class GroupAdmin:
     async def time_spans(self, group: str, topic: str) -> PerBroker[list[QueueTimeSpan]]:
         """Of each queue: when its oldest and newest message was stored, and the one that the group consumed last."""
         responses = await self._requests.each(
-            await self._requests.brokers_of_topic(topic), GetConsumeTimeSpans(topic, group)
+            await self._requests.readers_of_topic(topic), GetConsumeTimeSpans(topic, group)
         )
         return responses.some(f"time spans of {group}").mapped(lambda response: response.body.consume_time_span_set)
 
@@ -137,7 +137,7 @@ class GroupAdmin:
     async def _tables(
         self, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[dict[str, GroupConfig]]:
-        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        brokers = await self._requests.readers(cluster=cluster, broker=broker)
         responses = (await self._requests.each(brokers, GetGroupTable())).some("reading the groups")
         return responses.mapped(lambda response: response.body.subscription_group_table)
 
@@ -189,7 +189,7 @@ class ClientAdmin:
         """The current offsets of each member, by client id: ahead of those that the brokers have stored."""
         request = GetConsumerStatus(topic, group, client_id)
         responses = await self._requests.fan_out(
-            await self._requests.brokers_of_topic(topic),
+            await self._requests.readers_of_topic(topic),
             lambda broker: self._requests.call(broker.address, request, _TIMEOUT_S),
         )
         positions: dict[str, dict[MessageQueue, int]] = {}

@@ -50,7 +50,7 @@ class GroupMembers(msgspec.Struct, frozen=True, kw_only=True):
 
 async def members_of(requests: AdminRequests, group: str) -> GroupMembers:
     """Asks all brokers, because a member connects only to the brokers of its topics."""
-    responses = await requests.fan_out(await requests.brokers(), lambda broker: _connections(requests, broker, group))
+    responses = await requests.fan_out(await requests.readers(), lambda broker: _connections(requests, broker, group))
     return _merged(group, responses.some(f"members of {group}"))
 
 
@@ -110,7 +110,7 @@ async def running_infos(
 async def running_info(
     requests: AdminRequests, group: str, member: Member, *, stacks: bool = False
 ) -> ConsumerRunningInfo:
-    for broker in await requests.brokers():
+    for broker in await requests.readers():
         if broker.name in member.brokers:
             request = GetRunningInfo(group, member.client_id, stacks)
             return (await requests.call(broker.address, request, _TIMEOUT_S)).body

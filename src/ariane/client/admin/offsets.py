@@ -78,7 +78,7 @@ class Resets:
         self._queues = QueueAdmin(requests)
 
     async def plan(self, group: str, topic: str, to: To) -> ResetPlan:
-        brokers = await self._requests.brokers_of_topic(topic)
+        brokers = await self._requests.readers_of_topic(topic)
         members = await members_of(self._requests, group)
         current = await self._current(brokers, group, members, topic)
         ends = (await topic_stats(self._requests, topic)).by_queue()
@@ -100,6 +100,9 @@ class Resets:
         moves = tuple(move for move in plan.moves if force or move.current is None or move.target < move.current)
         plan = msgspec.structs.replace(plan, moves=moves)
         by_name = {broker.name: broker for broker in await self._requests.brokers_of_topic(topic)}
+        masterless = sorted({move.queue.broker_name for move in moves} - by_name.keys())
+        if masterless:
+            raise ClientError(f"nothing was reset: broker {', '.join(masterless)} has no master now; start it first")
         if not plan.is_online:
             await self._requests.run_all(self._store(by_name, plan, move) for move in moves)
         elif isinstance(to, Mapping):
@@ -126,7 +129,7 @@ class Resets:
 
     async def _check_group_exists(self, group: str) -> None:
         """Otherwise a misspelt group name would be reset without an error."""
-        tables = await self._requests.each(await self._requests.brokers(), GetGroupTable())
+        tables = await self._requests.each(await self._requests.readers(), GetGroupTable())
         if not any(group in response.body.subscription_group_table for response in tables.responses.values()):
             raise ClientError(
                 f"group {group} has neither settings nor offsets nor members: check its name, or create it first, for "
@@ -215,7 +218,7 @@ class OffsetAdmin:
 
     async def get(self, group: str, topic: str) -> GroupOffsets:
         """As the brokers store them. Running members are ahead of this by up to 5 s; see `clients.positions`."""
-        brokers = await self._requests.brokers_of_topic(topic)
+        brokers = await self._requests.readers_of_topic(topic)
         tables = await self._requests.fan_out(brokers, lambda broker: stored_offsets_at(self._requests, broker, group))
         offsets = {
             MessageQueue(topic=topic, broker_name=broker.name, queue_id=queue_id): offset

@@ -170,6 +170,12 @@ class AdminRequests:
             raise ClientError(_no_broker_message(cluster, registered))
         return selected
 
+    async def readers(self, *, cluster: str | None = None, broker: str | None = None) -> list[Broker]:
+        """Where to read: of each broker name the master, or its first slave while no master is registered."""
+        if broker is not None:
+            return await self.brokers(cluster=cluster, broker=broker)
+        return _first_of_each(await self.brokers(cluster=cluster, slaves=True))
+
     async def find_route(self, topic: str) -> TopicRoute | None:
         """As the nameserver has it now, not from the route cache: an administrator must see that a route is gone."""
         try:
@@ -191,13 +197,31 @@ class AdminRequests:
         route = await self.route(topic)
         return sorted(broker for data in route.broker_datas for broker in brokers_of(data))
 
+    async def readers_of_topic(self, topic: str) -> list[Broker]:
+        """As `readers`, of the brokers that have `topic`."""
+        route = await self.route(topic)
+        return _first_of_each(broker for data in route.broker_datas for broker in brokers_of(data, slaves=True))
+
     async def broker_of_queue(self, queue: MessageQueue) -> Broker:
-        for broker in await self.brokers_of_topic(queue.topic):
-            if broker.name == queue.broker_name:
-                return broker
-        raise ClientError(
-            f"broker {queue.broker_name} has no master with topic {queue.topic} now: see the topic's route"
-        )
+        return _of_queue(queue, await self.brokers_of_topic(queue.topic), "master")
+
+    async def reader_of_queue(self, queue: MessageQueue) -> Broker:
+        return _of_queue(queue, await self.readers_of_topic(queue.topic), "broker")
+
+
+def _first_of_each(brokers: Iterable[Broker]) -> list[Broker]:
+    """Sorted by id within a name, so a master comes first."""
+    first: dict[tuple[str, str], Broker] = {}
+    for broker in sorted(brokers):
+        first.setdefault((broker.cluster, broker.name), broker)
+    return list(first.values())
+
+
+def _of_queue(queue: MessageQueue, brokers: Iterable[Broker], what: str) -> Broker:
+    for broker in brokers:
+        if broker.name == queue.broker_name:
+            return broker
+    raise ClientError(f"broker {queue.broker_name} has no {what} with topic {queue.topic} now: see the topic's route")
 
 
 async def _caught(work: Awaitable[T]) -> T | ArianeError:

@@ -63,7 +63,7 @@ class TopicStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def topic_stats(requests: AdminRequests, topic: str) -> TopicStats:
-    responses = await requests.each(await requests.brokers_of_topic(topic), GetTopicStats(topic))
+    responses = await requests.each(await requests.readers_of_topic(topic), GetTopicStats(topic))
     queues = [
         QueueStats(
             queue=queue,
@@ -130,7 +130,7 @@ class TopicAdmin:
     async def system_names(self) -> list[str]:
         """The internal topics of brokers and nameservers."""
         names = set((await self._requests.call_nameserver(ListSystemTopics())).body.topic_list)
-        responses = await self._requests.each(await self._requests.brokers(), ListSystemTopicsInBroker())
+        responses = await self._requests.each(await self._requests.readers(), ListSystemTopicsInBroker())
         return sorted(names.union(*(response.body.topic_list for response in responses.responses.values())))
 
     async def route(self, topic: str) -> TopicRoute:
@@ -144,7 +144,7 @@ class TopicAdmin:
         self, topic: str, *, cluster: str | None = None, broker: str | None = None
     ) -> PerBroker[TopicConfig]:
         """The topic's settings at each broker that has it."""
-        brokers = await self._requests.brokers(cluster=cluster, broker=broker)
+        brokers = await self._requests.readers(cluster=cluster, broker=broker)
         results = await self._requests.fan_out(brokers, lambda broker: self._config(broker, topic))
         configs = results.some(f"settings of {topic}").responses.items()
         return PerServer({broker: config for broker, config in configs if config is not None}, results.failures)
@@ -155,7 +155,7 @@ class TopicAdmin:
 
     async def groups(self, topic: str) -> list[str]:
         """Groups that consume `topic` now, or have an offset in it."""
-        responses = await self._requests.each(await self._requests.brokers_of_topic(topic), ListGroupsOfTopic(topic))
+        responses = await self._requests.each(await self._requests.readers_of_topic(topic), ListGroupsOfTopic(topic))
         lists = responses.some(f"groups of {topic}").responses.values()
         return sorted({group for response in lists for group in response.body.group_list})
 
