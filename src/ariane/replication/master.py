@@ -9,7 +9,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv6Address, ip_address
@@ -76,6 +76,7 @@ class Master:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = TaskSet()
         self._is_pumping = False
+        self._progress = asyncio.Event()
         self._warnings = RepeatedWarnings(log)
 
     @classmethod
@@ -105,6 +106,7 @@ class Master:
             async with background(*jobs, partial(every, clock, tick_s, master._tick, tick_s)):
                 try:
                     yield master
+                    await master._give_all()
                 finally:
                     master._close()
                     await master._tasks.wait()
@@ -160,6 +162,18 @@ class Master:
                     self._dispatched.get(link),
                     self.source.end - acked,
                 )
+
+    async def _give_all(self) -> None:
+        """At a clean stop: what connected slaves do not have yet, so that each of them can take the master's place."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.slave_timeout_s):
+                while any(status.behind_bytes for status in self._statuses()):
+                    self._progress.clear()
+                    await self._progress.wait()
+        for status in self._statuses():
+            if status.behind_bytes:
+                fields = {"slave": status.address, "behind_bytes": status.behind_bytes}
+                log.warning("this master stops before a slave has everything", extra=fields)
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -224,6 +238,7 @@ class Master:
     def reported(self, link: SlaveLink, report: Report) -> None:
         if link not in self._links:  # another has its place
             return
+        self._progress.set()
         if link.is_native:
             self._dispatched[link] = report.dispatched
         if self._acks.report(link, report.end):
@@ -250,6 +265,7 @@ class Master:
         self._tasks.spawn(work)
 
     def _forget(self, link: SlaveLink) -> None:
+        self._progress.set()
         self._links.pop(link, None)
         self._dispatched.pop(link, None)
         self._acks.drop(link)

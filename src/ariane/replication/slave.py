@@ -85,6 +85,8 @@ class Slave:
         self._secret = settings.secret()
         self._link: MasterLink | None = None
         self._address: str | None = None
+        self.problem: str | None = None
+        """Why the last attempt to follow ended."""
         self._arrived = asyncio.Event()
         self._is_enough = asyncio.Event()
         self._warnings = RepeatedWarnings(log)
@@ -121,7 +123,7 @@ class Slave:
     @property
     def status(self) -> FollowingStatus:
         link, end = self._link, self.log.end
-        is_connected = link is not None and link.is_welcome
+        is_connected = link is not None and link.is_following
         behind = max(0, link.master_end - end) if link is not None and link.master_end else None
         return FollowingStatus(
             self._address if is_connected else None,
@@ -141,6 +143,7 @@ class Slave:
                 was_welcome, reason = await self._follow(target)
             except (ArianeError, OSError, ValueError) as error:  # TimeoutError and ssl.SSLError are OSErrors
                 was_welcome, reason = False, str(error) or "no connection in time"
+            self.problem = reason
             if was_welcome:
                 backoff.reset()
             self._warnings.warning("not following the master", reason[:40], {"reason": reason})
