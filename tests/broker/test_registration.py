@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ariane.broker.settings import BrokerSettings
 from ariane.broker.topics import Topics
 from ariane.clock import Clock
 from ariane.errors import RequestFailed
+from ariane.lifecycle import background
 from ariane.model.address import Address
 from ariane.model.route import TopicRoute
 from ariane.model.topic import TopicConfig
@@ -82,6 +84,23 @@ async def test_a_clean_stop_takes_the_broker_out_of_the_routes() -> None:
         async with registered(address):
             assert await route(client, address) is not None
         assert await route(client, address) is None
+
+
+async def test_a_stop_is_not_followed_by_another_registration(caplog: pytest.LogCaptureFixture) -> None:
+    """A slave that has lost its master registers again and again, to hear of a new one."""
+
+    async def lose_masters(registration: Registration) -> None:
+        while True:
+            registration.make_due()
+            await asyncio.sleep(0)
+
+    async with nameserver() as address, caller() as client:
+        for _ in range(10):
+            async with AsyncExitStack() as losing:
+                async with registered(address, force_register=True) as (_, registration):
+                    await losing.enter_async_context(background(partial(lose_masters, registration)))
+                assert await route(client, address) is None
+    assert not [record for record in caplog.records if "broker dropped" in record.message]
 
 
 async def test_a_nameserver_that_is_down_does_not_delay_others_and_is_logged_once(

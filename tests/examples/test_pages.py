@@ -13,7 +13,7 @@ from ariane.cli.learn.sandbox import sandbox
 from tests.examples.named_commands import named_commands, problem_of
 
 DOCS = Path(__file__).parents[2] / "docs"
-RUN = ("start.md", "delay.md", "operations.md", "transactions.md")
+RUN = ("start.md", "delay.md", "operations.md", "replication.md", "transactions.md")
 
 
 @pytest.mark.parametrize("page", RUN)

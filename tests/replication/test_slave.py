@@ -211,6 +211,39 @@ async def test_a_pull_of_the_slave_sees_messages_when_they_are_dispatched(
         assert bodies(slave_store.store, "orders", 1) == bodies(master_store.store, "orders", 1)
 
 
+@BOTH
+async def test_a_master_that_stops_first_gives_its_slaves_what_it_has(
+    master_store: StoreService, slave_store: StoreService, native: bool
+) -> None:
+    async with AsyncExitStack() as master_runs:
+        master = await master_runs.enter_async_context(a_master(master_store))
+        async with a_slave(slave_store, Guide(str(master.address), native=native)) as slave:
+            await until(lambda: bool(master.slaves()))
+            end = send(master_store, 500)
+            await master_runs.aclose()  # before the next event-loop iteration, in which it would have sent them
+            assert slave.log.end == end
+
+
+async def test_a_master_does_not_wait_for_ever_for_a_slave_when_it_stops(master_store: StoreService) -> None:
+    async with a_master(master_store, slave_timeout_s=0.05) as master:
+        _, writer = await asyncio.open_connection(master.address.host, master.address.port)
+        writer.write(bytes(8))
+        await until(lambda: bool(master.slaves()))
+        send(master_store, 3)
+    writer.close()
+
+
+async def test_a_slave_of_an_empty_master_follows_as_soon_as_it_is_welcome(
+    master_store: StoreService, slave_store: StoreService
+) -> None:
+    """Heartbeats come an hour later here."""
+    async with (
+        a_master(master_store, heartbeat_interval_s=600, housekeeping_interval_s=3600) as master,
+        a_slave(slave_store, Guide(str(master.address), native=True)) as slave,
+    ):
+        await until(lambda: slave.status.master == str(master.address))
+
+
 async def test_what_arrived_is_dispatched_before_a_stop(master_store: StoreService, slave_store: StoreService) -> None:
     async with a_master(master_store) as master:
         async with a_slave(slave_store, Guide(str(master.address), native=True)) as slave:

@@ -90,6 +90,7 @@ class Registration:
         self._nameservers = [_Nameserver(address) for address in settings.nameservers]
         self._encoded: tuple[DataVersion, int, bytes, int] | None = None
         self._on_master: OnMaster | None = None
+        self._is_leaving = False
 
     @classmethod
     @asynccontextmanager
@@ -179,6 +180,8 @@ class Registration:
             return
         change = self._topics.version.counter
         body, crc = await self._body()
+        if self._is_leaving:  # a slave that has lost its master asks for it again: behind an unregistration, too
+            return
         request = RegisterBroker(
             **self._identity(),
             ha_server_addr=str(self._settings.advertised_replication),
@@ -253,6 +256,7 @@ class Registration:
         nameserver.due.set()
 
     async def _unregister_all(self) -> None:
+        self._is_leaving = True
         leaving = TaskSet()
         for nameserver in self._nameservers:
             if nameserver.is_registered:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import IPv6Address, ip_address
@@ -101,6 +101,7 @@ class Master:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = TaskSet()
         self._is_pumping = False
+        self._progress = asyncio.Event()
         self._warnings = RepeatedWarnings(log)
 
     @classmethod
@@ -131,6 +132,7 @@ class Master:
             async with background(*jobs, partial(every, clock, tick_s, master._tick, tick_s)):
                 try:
                     yield master
+                    await master._give_all()
                 finally:
                     master._close()
                     await master._tasks.wait()
@@ -220,6 +222,18 @@ class Master:
             del self._lost[next(iter(self._lost))]
         self._lost[key] = LostSlave(peer, member, self.clock.now_ms(), reason, acked, None)
 
+    async def _give_all(self) -> None:
+        """At a clean stop: what connected slaves do not have yet, so that each of them can take the master's place."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.slave_timeout_s):
+                while any(status.behind_bytes for status in self._statuses()):
+                    self._progress.clear()
+                    await self._progress.wait()
+        for status in self._statuses():
+            if status.behind_bytes:
+                fields = {"slave": status.address, "behind_bytes": status.behind_bytes}
+                log.warning("this master stops before a slave has everything", extra=fields)
+
     # --- connections ------------------------------------------------------------------------------------------------
 
     def _accept(self, start: partial[Coroutine[Any, Any, None]], accepted: socket, host: str) -> None:
@@ -283,6 +297,7 @@ class Master:
     def reported(self, link: SlaveLink, report: Report) -> None:
         if link not in self._links:  # another has its place
             return
+        self._progress.set()
         if link.is_native:
             self._dispatched[link] = report.dispatched
         if self._acks.report(link, report.end):
@@ -314,6 +329,7 @@ class Master:
         if link in self._links:
             del self._links[link]
             self._sent_to_others += link.sent_bytes
+        self._progress.set()
         self._dispatched.pop(link, None)
         self._acks.drop(link)
 

@@ -39,6 +39,9 @@ from ariane.store.following import FollowingLog
 
 _HELLO_READ_BYTES = 4096
 
+REFUSED = "the master refuses us: "
+"""So begins the reason of a connection that a master of Ariane did not want: to try again does not help."""
+
 
 class SlaveStream:
     """Frames of a master to the log of a slave, and reports. After any error the connection has to be closed."""
@@ -216,7 +219,7 @@ class MasterLink(asyncio.BufferedProtocol):
     def _expect_welcome(self, message: bytes) -> None:
         welcome = decoded(Welcome, message)
         if welcome.refused is not None:
-            raise FrameError(f"the master refuses us: {welcome.refused[:1000]}")
+            raise FrameError(f"{REFUSED}{welcome.refused[:1000]}")
         if welcome.begin != self._log.end and not self._log.is_empty:
             raise FrameError(f"the master begins at {welcome.begin}, but the log ends at {self._log.end}")
         self._expect = None

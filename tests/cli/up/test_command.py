@@ -76,8 +76,9 @@ def test_several_brokers_are_processes_that_can_be_killed_one_by_one(tmp_path: P
         assert not any(Path(f"/proc/{child}").exists() for child in children)
 
 
-def test_no_broker_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
-    with up("--brokers", "2", cwd=tmp_path) as servers:
+@pytest.mark.parametrize("options", [("--brokers", "2"), ("--slave",)])
+def test_no_broker_outlives_a_command_that_was_killed(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with up(*options, cwd=tmp_path) as servers:
         watched = [os.pidfd_open(child) for child in _children(servers.process.pid)]
         assert len(watched) == 2
         servers.process.kill()
@@ -159,12 +160,13 @@ def test_the_demo_sends_orders(tmp_path: Path) -> None:
         assert (stopped.status, stopped.err) == (0, "")
 
 
-@pytest.mark.parametrize("brokers", ["1", "2"])
-def test_ctrl_c_at_a_terminal_stops_everything(tmp_path: Path, brokers: str) -> None:
-    with terminal("up", "--port", "0", "--broker-port", "0", "--brokers", brokers, cwd=tmp_path) as person:
+@pytest.mark.parametrize("options", [(), ("--brokers", "2"), ("--slave",)])
+def test_ctrl_c_at_a_terminal_stops_everything(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with terminal("up", "--port", "0", "--broker-port", "0", *options, cwd=tmp_path) as person:
         person.read_until("ariane cluster -n")
         assert READY.search(person.seen)
         person.type("\x03")
         assert person.status() == 0
         assert "error" not in person.seen
         assert "ended with status" not in person.seen
+        assert "WARNING" not in person.seen

@@ -16,7 +16,7 @@ A profile is a settings file, `~/.config/ariane/NAME.toml`, with what its cluste
 import fcntl
 import json
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -43,16 +43,16 @@ DATA = Path(".ariane")
 """Default data directory of `ariane up`, where clients look for a running one."""
 
 _NAME = "up.json"
-_BYTES_MAX = 4096
+_BYTES_MAX = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     _descriptor: int
 
-    def publish(self, namesrv: str) -> None:
+    def publish(self, namesrv: str, brokers: Iterable[Mapping[str, object]] = ()) -> None:
         """Writes through the locked descriptor: closing any other descriptor of the file would drop the lock."""
-        text = json.dumps({"namesrv": namesrv, "pid": os.getpid()}) + "\n"
+        text = json.dumps({"namesrv": namesrv, "pid": os.getpid(), "brokers": list(brokers)}) + "\n"
         os.pwrite(self._descriptor, text.encode(), 0)
 
 

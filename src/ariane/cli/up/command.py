@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from ariane.cli.common.connection import DATA, locked_notice
 from ariane.cli.servers.command import insecure_option
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
 
 BROKERS_MAX = 16
-_PORT_DISTANCE = 10  # each broker also listens on its own port minus two
+SLAVE = "-slave"
+"""Behind a broker's name: the directory of its slave."""
+_PORT_DISTANCE = 10  # each broker also listens on its own port minus two, and a master on its own plus one
+_SLAVE_PORT_DISTANCE = 5
+_SLAVE_ID = 1
 _PORT_MAX = 65_535
 _AUTO_CREATE = {"ARIANE_BROKER__AUTO_CREATE_TOPICS": "true"}
 """The first send creates a topic, so that trying things out needs no preparation."""
@@ -37,35 +42,48 @@ class UpPlan:
     port: int
     broker_port: int
     brokers: int = 1
+    replication: str | None = None
+    """`sync` or `async` when each broker has a slave."""
     insecure: bool | None = None
 
     def __post_init__(self) -> None:
         last = self.broker_port + (self.brokers - 1) * _PORT_DISTANCE
+        last += _SLAVE_PORT_DISTANCE if self.has_slaves else 0
         if last > _PORT_MAX:
-            raise SettingsError(
-                f"{self.brokers} brokers from port {self.broker_port} on need port {last}: lower --broker-port"
-            )
+            brokers = f"{self.brokers} brokers" + (" and their slaves" if self.has_slaves else "")
+            raise SettingsError(f"{brokers} from port {self.broker_port} on need port {last}: lower --broker-port")
+
+    @property
+    def has_slaves(self) -> bool:
+        return self.replication is not None
 
     @property
     def names(self) -> list[str]:
         return [f"broker-{letter}" for letter in "abcdefghijklmnop"[: self.brokers]]
 
-    @property
-    def idle(self) -> list[str]:
-        """Brokers that have data here and are not started this time."""
-        stores = sorted(path.name for path in self.data.glob("broker-?") if (path / "commitlog").is_dir())
-        return [name for name in stores if name not in self.names]
+    def idle(self, suffix: str = "") -> list[str]:
+        """Brokers, or with SLAVE slaves, that have data here and are not started this time."""
+        stores = sorted(path.name for path in self.data.glob(f"broker-?{suffix}") if (path / "commitlog").is_dir())
+        running = [name + suffix for name in self.names if self.has_slaves or not suffix]
+        return [name for name in stores if name not in running]
 
-    def store(self, name: str) -> Path:
-        return self.data / name
+    def master_flags(self, namesrv: str) -> dict[str, dict[str, object]]:
+        """By the name of the process."""
+        role = {} if self.replication is None else {"role": f"{self.replication.upper()}_MASTER"}
+        return {name: self._flags(name, 0, namesrv) | role for name in self.names}
 
-    def broker_flags(self, name: str, namesrv: str) -> dict[str, object]:
-        distance = self.names.index(name) * _PORT_DISTANCE
+    def slave_flags(self, namesrv: str) -> dict[str, dict[str, object]]:
+        role = {"role": "SLAVE", "broker_id": _SLAVE_ID}
+        names = self.names if self.has_slaves else ()
+        return {name + SLAVE: self._flags(name, _SLAVE_PORT_DISTANCE, namesrv, SLAVE) | role for name in names}
+
+    def _flags(self, name: str, distance: int, namesrv: str, suffix: str = "") -> dict[str, object]:
+        distance += self.names.index(name) * _PORT_DISTANCE
         return {
             "name": name,
             "port": self.broker_port + distance if self.broker_port else 0,
             "namesrv_addr": namesrv,
-            "store.root": str(self.store(name)),
+            "store.root": str(self.data / (name + suffix)),
             "insecure": self.insecure,
         }
 
@@ -105,7 +123,8 @@ _PORT = click.IntRange(0, 65_535)
     type=_PORT,
     default=10911,
     show_default=True,
-    help="Port of the first broker, which also listens on port-2; the next broker uses port+10. 0 for free ones.",
+    help="Port of the first broker, which also listens on port-2 and port+1; its slave uses port+5, the next broker "
+    "port+10. 0 for free ones.",
 )
 @click.option(
     "--brokers",
@@ -113,6 +132,20 @@ _PORT = click.IntRange(0, 65_535)
     default=1,
     show_default=True,
     help="Number of brokers; if more than one, each is a separate process.",
+)
+@click.option(
+    "--slave",
+    is_flag=True,
+    help="Give each broker a slave: a second process with a copy of all messages, which consumers read from when the "
+    "broker is down.",
+)
+@click.option(
+    "--replication",
+    type=click.Choice(["sync", "async"]),
+    default="sync",
+    show_default=True,
+    help="With --slave: whether a send is acknowledged when the slave has the message, too (SYNC_MASTER), or at once "
+    "(ASYNC_MASTER).",
 )
 @click.option(
     "--demo", is_flag=True, help="Send a stream of sample orders, 1 % of them malformed, to the topic `orders`."
@@ -140,6 +173,8 @@ def up(
     port: int,
     broker_port: int,
     brokers: int,
+    slave: bool,
+    replication: str,
     demo: bool,
     demo_rate: float,
     insecure: bool | None,
@@ -156,15 +191,29 @@ def up(
       ariane up
       ariane up --tmp --demo
       ariane up --data shop --brokers 3
+      ariane up --slave
     """
     from ariane.cli.servers.run import run_server
     from ariane.cli.up.run import Session
 
+    if not slave and _is_given("replication"):
+        raise SettingsError("--replication says how a slave follows: add --slave")
     configure(log_level, LogForm.TEXT, sys.stderr)
     with _directory(data, tmp) as directory, locked_notice(directory) as notice:
-        plan = UpPlan(data=directory, port=port, broker_port=broker_port, brokers=brokers, insecure=insecure)
+        plan = UpPlan(
+            data=directory,
+            port=port,
+            broker_port=broker_port,
+            brokers=brokers,
+            replication=replication if slave else None,
+            insecure=insecure,
+        )
         session = Session(plan, notice, demo_rate if demo else None, log_level)
         run_server("up", session.serve)
+
+
+def _is_given(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
 @contextmanager

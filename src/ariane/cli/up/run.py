@@ -10,8 +10,8 @@ from functools import partial
 import click
 
 from ariane.cli.common.connection import Notice
-from ariane.cli.up.command import UpPlan, up_broker_settings
-from ariane.cli.up.processes import BrokerProcesses
+from ariane.cli.up.command import SLAVE, UpPlan, up_broker_settings
+from ariane.cli.up.processes import BrokerProcesses, UpBroker
 from ariane.clock import Clock
 from ariane.errors import ListenFailed, sole_cause
 from ariane.lifecycle import background
@@ -20,22 +20,28 @@ from ariane.nameserver.server import serve
 from ariane.nameserver.settings import NameserverSettings
 from ariane.transport.listener import ANOTHER_ADDRESS
 
+_REPLICATION = {
+    "sync": "sync: a send is acknowledged when the slave has the message, too",
+    "async": "async: a send is acknowledged at once, and the slave gets the message a moment later",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class UpServers:
     namesrv: Address
-    brokers: dict[str, Address]
+    brokers: list[UpBroker]
 
 
 @asynccontextmanager
 async def servers_running(plan: UpPlan, log_level: str) -> AsyncIterator[UpServers]:
     """The servers are ready when the body begins, and stopped when it is left."""
     async with _nameserver(plan.nameserver(os.environ)) as namesrv:
-        brokers = _broker_here if plan.brokers == 1 else partial(_broker_processes, log_level=log_level)
+        is_one = plan.brokers == 1 and not plan.has_slaves
+        start = _broker_here if is_one else partial(_broker_processes, log_level=log_level)
         with _port_hint("--broker-port"):
-            opening: AbstractAsyncContextManager[dict[str, Address]] = brokers(plan, str(namesrv))
-            async with opening as addresses:
-                yield UpServers(namesrv, addresses)
+            opening: AbstractAsyncContextManager[list[UpBroker]] = start(plan, str(namesrv))
+            async with opening as brokers:
+                yield UpServers(namesrv, brokers)
 
 
 @asynccontextmanager
@@ -47,20 +53,19 @@ async def _nameserver(settings: NameserverSettings) -> AsyncIterator[Address]:
 
 
 @asynccontextmanager
-async def _broker_here(plan: UpPlan, namesrv: str) -> AsyncIterator[dict[str, Address]]:
+async def _broker_here(plan: UpPlan, namesrv: str) -> AsyncIterator[list[UpBroker]]:
     from ariane.broker.server import running  # the parent of broker processes does not need it: a faster start
 
-    (name,) = plan.names
-    settings = up_broker_settings(plan.broker_flags(name, namesrv), os.environ)
-    async with running(settings, Clock()) as broker:
-        yield {name: broker.address}
+    ((name, flags),) = plan.master_flags(namesrv).items()
+    async with running(up_broker_settings(flags, os.environ), Clock()) as broker:
+        yield [UpBroker(name, name, 0, os.getpid(), broker.address)]
 
 
 @asynccontextmanager
-async def _broker_processes(plan: UpPlan, namesrv: str, log_level: str) -> AsyncIterator[dict[str, Address]]:
-    flags = [plan.broker_flags(name, namesrv) for name in plan.names]
-    async with BrokerProcesses.running(flags, log_level) as processes:
-        yield {member.name: member.address for member in processes.members if member.address is not None}
+async def _broker_processes(plan: UpPlan, namesrv: str, log_level: str) -> AsyncIterator[list[UpBroker]]:
+    masters, slaves = plan.master_flags(namesrv), plan.slave_flags(namesrv)
+    async with BrokerProcesses.running(masters, slaves, log_level) as processes:
+        yield [member.broker for member in processes.members]
 
 
 @contextmanager
@@ -86,7 +91,7 @@ class Session:
 
     async def serve(self, stop: asyncio.Event, *, ready: Callable[[Address], None]) -> None:
         async with servers_running(self.plan, self.log_level) as servers, self._demo(str(servers.namesrv)):
-            self.notice.publish(str(servers.namesrv))
+            self.notice.publish(str(servers.namesrv), (broker.as_row() for broker in servers.brokers))
             ready(servers.namesrv)
             click.echo("\n".join(self._summary(servers)))
             await stop.wait()
@@ -103,12 +108,17 @@ class Session:
 
     def _summary(self, servers: UpServers) -> list[str]:
         facts = {"nameserver": str(servers.namesrv)}
-        facts |= {name: str(address) for name, address in servers.brokers.items()}
+        facts |= {broker.label: str(broker.address) for broker in servers.brokers}
+        if self.plan.replication is not None:
+            facts["replication"] = _REPLICATION[self.plan.replication]
         facts["data"] = str(self.plan.data)
         if self.demo_rate is not None:
             facts["demo"] = f"{self.demo_rate:g} events a second to the topic `orders`"
-        if self.plan.idle:
-            facts["not started"] = f"{', '.join(self.plan.idle)} (data exists here): start with --brokers"
+        idle = {"--brokers": self.plan.idle(), "--slave": self.plan.idle(SLAVE)}
+        if any(idle.values()):
+            facts["not started"] = "; ".join(
+                f"{', '.join(names)} (data exists here): start with {option}" for option, names in idle.items() if names
+            )
         width = max(map(len, facts))
         return [
             *(f"  {name:{width}}  {fact}" for name, fact in facts.items()),
