@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +67,14 @@ class Replicas:
     slaves: list[Member]
     sent_ok: Callable[[], float] = lambda: 0.0
     """When the last message was sent that got SEND_OK; set by whoever sends."""
-    catch_ups: list[tuple[str, float]] = field(default_factory=list)
+    has_route: bool = True
+    """Whether clients must find the slave that is left by the nameserver."""
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, directory: Path, network: Network, slaves: int) -> AsyncIterator["Replicas"]:
+    async def running(
+        cls, directory: Path, network: Network, slaves: int, role: str = "SYNC_MASTER"
+    ) -> AsyncIterator["Replicas"]:
         async with AsyncExitStack() as stack:
             listen = ("--listen", f"{network.host}:0", "--insecure")
             nameserver = await stack.enter_async_context(server(directory / "namesrv.log", "namesrv", *listen))
@@ -80,8 +83,10 @@ class Replicas:
             )
             (directory / "secret").write_text("the secret of these replicas\n")
             address = nameserver.address
-            master = await _member(stack, directory, network, address, "master")
-            members = [await _member(stack, directory, network, address, f"slave-{n + 1}") for n in range(slaves)]
+            master = await _member(stack, directory, network, address, "master", role)
+            members = [
+                await _member(stack, directory, network, address, f"slave-{n + 1}", "SLAVE") for n in range(slaves)
+            ]
             yield cls(directory, network, Caller(pool), address, master, members)
 
     @property
@@ -134,7 +139,7 @@ class Replicas:
 
     async def promoted(self, slave: Member) -> None:
         """Restarts a stopped slave as the master, as an operator would."""
-        slave.process = _broker(self.directory, slave.node, slave.disk, self.nameserver, is_master=True)
+        slave.process = _broker(self.directory, slave.node, slave.disk, self.nameserver, "ASYNC_MASTER")
         await slave.process.start()
 
     async def emptied(self, slave: Member) -> None:
@@ -145,7 +150,9 @@ class Replicas:
         await slave.process.start()
 
 
-async def _member(stack: AsyncExitStack, directory: Path, network: Network, nameserver: str, name: str) -> Member:
+async def _member(
+    stack: AsyncExitStack, directory: Path, network: Network, nameserver: str, name: str, role: str
+) -> Member:
     disk = directory / name
     disk.mkdir()
     if isinstance(network, Namespaces) and name != "master":
@@ -155,7 +162,7 @@ async def _member(stack: AsyncExitStack, directory: Path, network: Network, name
         await asyncio.to_thread(run, "mkfs.ext4", "-q", "-F", image)
         stack.enter_context(mounted(image, disk))
     node = await asyncio.to_thread(network.node, name)
-    member = Member(node, disk, _broker(directory, node, disk, nameserver, is_master=name == "master"))
+    member = Member(node, disk, _broker(directory, node, disk, nameserver, role))
 
     async def end() -> None:
         await member.process.kill()
@@ -166,9 +173,8 @@ async def _member(stack: AsyncExitStack, directory: Path, network: Network, name
     return member
 
 
-def _broker(directory: Path, node: Node, disk: Path, nameserver: str, *, is_master: bool) -> ServerProcess:
-    role = "SYNC_MASTER" if is_master else "SLAVE"
-    number = 0 if is_master else int(node.name.rpartition("-")[2])
+def _broker(directory: Path, node: Node, disk: Path, nameserver: str, role: str) -> ServerProcess:
+    number = int(node.name.rpartition("-")[2]) if role == "SLAVE" else 0
     file = properties(
         directory / f"{node.name}-{role}.conf",
         {
@@ -177,6 +183,8 @@ def _broker(directory: Path, node: Node, disk: Path, nameserver: str, *, is_mast
             "brokerId": number,
             "storePathRootDir": disk / "store",
             "mappedFileSizeCommitLog": FILE_BYTES,
+            "maxHashSlotNum": 5000,  # the index of a small disk: its blocks are allocated as keys come
+            "maxIndexNum": 20_000,
             "flushDiskType": "ASYNC_FLUSH",  # what is in the page cache outlives a killed process
             "slaveTimeout": round(SLAVE_TIMEOUT_S * 1000),
             "haHousekeepingInterval": round(HOUSEKEEPING_S * 1000),

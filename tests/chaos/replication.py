@@ -44,7 +44,7 @@ from tests.chaos.replicated_history import (
     message_in,
     violations,
 )
-from tests.chaos.replication_faults import Fault, plan
+from tests.chaos.replication_faults import ENDINGS, Ending, Fault, end_master, end_master_while_isolated, plan
 from tests.chaos.traffic import FAST_POLLING, place
 from tests.simulation.delivery_history import Acknowledged, Attempted, Committed, Delivered, Queue
 
@@ -194,13 +194,21 @@ async def committed_offset(caller: Caller, address: str, number: int) -> int | N
 
 
 async def run_round(
-    directory: Path, network: Network, slaves: int, faults: Sequence[Fault], seed: int, *, quiet: bool = False
+    directory: Path,
+    network: Network,
+    slaves: int,
+    faults: Sequence[Fault],
+    seed: int,
+    ending: Ending = end_master,
+    *,
+    quiet: bool = False,
+    role: str = "SYNC_MASTER",
 ) -> tuple[ReplicatedHistory, list[float]]:
     """What happened, and how long slaves took to catch up. With `quiet` the offsets of groups are copied once more
     between the last fault and the end of the master; without, it may end before the slave has caught up."""
     history, rng = ReplicatedHistory(), random.Random(seed)
     catch_ups: list[float] = []
-    async with Replicas.running(directory, network, slaves) as replicas:
+    async with Replicas.running(directory, network, slaves, role) as replicas:
         async with Admin(replicas.nameserver) as admin:
             await admin.topics.create(TOPIC, read_queues=QUEUES, write_queues=QUEUES)
         traffic = Traffic(history)
@@ -221,7 +229,7 @@ async def run_round(
                     await _note_catch_ups(replicas, history, fault.name, catch_ups)
             history.quiet_since_s = time.time()
             await asyncio.sleep(SYNC_S + 2.0 if quiet else rng.uniform(0.0, 1.0))
-            await replicas.master.process.kill()
+            await ending(replicas, rng)
             history.master_ended_s = time.time()
             traffic.stopped.set()
             readers_stopped.set()
@@ -271,7 +279,9 @@ async def _end(replicas: Replicas, history: ReplicatedHistory, rng: random.Rando
         history.problems["logs differ"] += differences
         if slave is not left:
             await slave.process.stop()
-    await _read_alone(replicas, left, history)
+    history.alone = await Reader(replicas.caller, left, ReplicatedHistory()).read_all()
+    if replicas.has_route:
+        await _read_by_client(replicas, history, history.alone)
     for number in range(QUEUES):
         offset = await committed_offset(replicas.caller, left.process.address, number)
         if offset is not None:
@@ -283,6 +293,7 @@ async def _end(replicas: Replicas, history: ReplicatedHistory, rng: random.Rando
     await replicas.promoted(left)
     await _send_to_promoted(replicas, history)
     history.promoted = await Reader(replicas.caller, left, ReplicatedHistory()).read_all()
+    await _read_by_client(replicas, history, history.promoted)
     for queue, offset in history.committed_alone.items():
         now = await committed_offset(replicas.caller, left.process.address, queue[2])
         end = 1 + max((event.offset for event in history.alone if event.queue == queue), default=-1)
@@ -291,31 +302,34 @@ async def _end(replicas: Replicas, history: ReplicatedHistory, rng: random.Rando
             history.problems["offset after the promotion"].append(fault)
 
 
-async def _read_alone(replicas: Replicas, left: Member, history: ReplicatedHistory) -> None:
-    """By a consumer of the project that knows only the nameserver."""
-    reader = Reader(replicas.caller, left, ReplicatedHistory())
-    expected = {(event.queue, event.offset) for event in await reader.read_all()}
-    found: dict[tuple[Queue, int], Delivered] = {}
+async def _read_by_client(replicas: Replicas, history: ReplicatedHistory, stored: list[Delivered]) -> None:
+    """By a consumer of the project, of a new group, that knows only the nameserver: it must get what the broker has."""
+    expected = {(event.queue, event.offset): event.message for event in stored}
+    found: dict[tuple[Queue, int], str] = {}
     done = asyncio.Event()
 
     async def handle(message: Received) -> None:
-        event = Delivered(message_in(message.body), place(message.queue), message.queue_offset, time.time())
-        found[event.queue, event.offset] = event
-        if expected <= found.keys():
+        found[place(message.queue), message.queue_offset] = message_in(message.body)
+        if len(found) >= len(expected):
             done.set()
 
     consumer = PushConsumer(
-        replicas.nameserver, group="alone", start="earliest", handler=handle, pull_batch=1024, settings=FAST_POLLING
+        replicas.nameserver,
+        group=f"alone-{len(expected)}",
+        start="earliest",
+        handler=handle,
+        pull_batch=1024,
+        settings=FAST_POLLING,
     )
     consumer.subscribe(TOPIC)
     async with consumer:
         with suppress(TimeoutError):
             async with asyncio.timeout(READ_ALONE_S):
                 await done.wait()
-    if not done.is_set():
-        fault = f"{len(expected - found.keys())} of {len(expected)} messages that {left.name} has"
+    differing = expected.items() ^ found.items()
+    if differing:
+        fault = f"{len(found)} of {len(expected)} messages; {len(differing)} differ, as {next(iter(differing))}"
         history.problems["not read by the client"].append(fault)
-    history.alone = [found[where] for where in sorted(found)]
 
 
 async def _send_to_promoted(replicas: Replicas, history: ReplicatedHistory) -> None:
@@ -369,15 +383,17 @@ class Totals:
 
 async def run(count: int, seed: int, network: Network) -> Totals:
     totals, rng = Totals(), random.Random(seed)
-    faults = plan(count, rng, with_network=isinstance(network, Namespaces))
+    is_separate = isinstance(network, Namespaces)
+    faults = plan(count, rng, with_network=is_separate)
+    endings = (*ENDINGS, end_master_while_isolated) if is_separate else ENDINGS
     for number, at in enumerate(range(0, count, ROUND)):
         part, slaves = faults[at : at + ROUND], 1 + number % 2
         with tempfile.TemporaryDirectory(prefix="ariane-replication-") as directory:
-            quiet = number % 4 >= 2
+            quiet, ending = number % 4 >= 2, endings[number // 2 % len(endings)]
             history, catch_ups = await run_round(
-                Path(directory), network, slaves, part, rng.randrange(1 << 30), quiet=quiet
+                Path(directory), network, slaves, part, rng.randrange(1 << 30), ending, quiet=quiet
             )
-        print(f"{at + len(part)} faults, {slaves} slave(s): {dict(history.statuses)}, {len(history.alone)} read alone")
+        print(f"{at + len(part)} faults, {slaves} slave(s), {ending.__name__}: {dict(history.statuses)}")
         totals.add(part, history, catch_ups)
         sys.stdout.flush()
     return totals

@@ -189,6 +189,50 @@ async def _until_stuck(replicas: Replicas, slave: Member) -> None:
         await asyncio.sleep(0.1)
 
 
+# --- the end of the master --------------------------------------------------------------------------------------------
+
+Ending = Callable[[Replicas, random.Random], Awaitable[None]]
+
+
+async def end_master(replicas: Replicas, rng: random.Random) -> None:
+    await replicas.master.process.kill()
+
+
+async def end_master_while_slaves_are_down(replicas: Replicas, rng: random.Random) -> None:
+    """No broker is left for a moment, so nameservers forget the topics: a slave alone does not bring them back, as in
+    Apache. Clients find them again when it is made the master."""
+    replicas.has_route = False
+    for slave in replicas.slaves:
+        await slave.process.kill()
+        await asyncio.sleep(rng.uniform(0.0, 0.5))
+    await asyncio.sleep(rng.uniform(0.3, 1.0))
+    await end_master(replicas, rng)
+    for slave in replicas.slaves:
+        await slave.process.start()
+
+
+async def end_master_while_slaves_are_paused(replicas: Replicas, rng: random.Random) -> None:
+    for slave in replicas.slaves:
+        slave.process.pause()
+    await asyncio.sleep(rng.uniform(0.3, 1.5) * SLAVE_TIMEOUT_S)
+    await end_master(replicas, rng)
+    for slave in replicas.slaves:
+        slave.process.resume()
+
+
+async def end_master_while_isolated(replicas: Replicas, rng: random.Random) -> None:
+    """The slaves do not get what is sent to it in that time."""
+    network, master = _network(replicas), replicas.master
+    peers = [slave.node.host for slave in replicas.slaves]
+    await asyncio.to_thread(network.drop, master.node, peers)
+    await asyncio.sleep(rng.uniform(0.0, 1.5) * SLAVE_TIMEOUT_S)
+    await end_master(replicas, rng)
+    await asyncio.to_thread(network.heal, master.node)
+
+
+ENDINGS = (end_master, end_master_while_slaves_are_down, end_master_while_slaves_are_paused)
+
+
 # --- the plan ---------------------------------------------------------------------------------------------------------
 
 

@@ -51,6 +51,11 @@ class FollowingLog:
         return self._log.dispatched_to
 
     @property
+    def topic_count(self) -> int:
+        """How many topics have records that were dispatched."""
+        return len(self._store.components.queues.by_topic)
+
+    @property
     def is_empty(self) -> bool:
         """Whether it may begin anywhere."""
         return not len(self._log.segments)
