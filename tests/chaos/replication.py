@@ -34,7 +34,7 @@ from ariane.wire.requests.offsets import GetConsumerOffset, GetMaxOffset, Update
 from ariane.wire.requests.pull import PullMessage
 from tests.chaos.network import Namespaces
 from tests.chaos.power_cut import NOT_ALLOWED, NotAllowed
-from tests.chaos.replicas import BROKER, CALL_S, Member, Network, Replicas, last_lines
+from tests.chaos.replicas import BROKER, CALL_S, CATCH_UP_S, Member, Network, Replicas, last_lines
 from tests.chaos.replicated_history import (
     SYNC_S,
     Commit,
@@ -70,6 +70,10 @@ class Traffic:
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     last_ok_s: float = 0.0
     """When the last message was sent, on the monotonic clock, that got SEND_OK."""
+
+    async def is_safe(self) -> bool:
+        """Whether any message got SEND_OK."""
+        return bool(self.history.safe)
 
     async def produce(self, name: str, nameserver: str) -> None:
         """One message after the other, each once, so that order and outcome are known."""
@@ -181,7 +185,7 @@ class Reader:
 
 async def committed_offset(caller: Caller, address: str, number: int) -> int | None:
     """None when the group has none; ArianeError when the broker does not respond."""
-    request = GetConsumerOffset(consumer_group=GROUP, topic=TOPIC, queue_id=number)
+    request = GetConsumerOffset(consumer_group=GROUP, topic=TOPIC, queue_id=number, set_zero_if_not_found=False)
     try:
         return (await caller.call(address, request, CALL_S)).offset
     except ArianeError as error:
@@ -220,7 +224,7 @@ async def run_round(
             for member in replicas.members:
                 reader = Reader(replicas.caller, member, history, commits=member is replicas.master)
                 tasks.create_task(reader.follow(readers_stopped))
-            assert await replicas.until(_has_sent(traffic), 30.0), "no SEND_OK at first"
+            assert await replicas.until(traffic.is_safe, CATCH_UP_S), "no SEND_OK at first"
             for fault in faults:
                 await asyncio.sleep(rng.uniform(0.2, 1.0))
                 await fault(replicas, rng)
@@ -235,13 +239,6 @@ async def run_round(
             readers_stopped.set()
         await _end(replicas, history, rng)
     return history, catch_ups
-
-
-def _has_sent(traffic: Traffic):  # type: ignore[no-untyped-def]
-    async def check() -> bool:
-        return traffic.last_ok_s > 0
-
-    return check
 
 
 def _note_ended(replicas: Replicas, history: ReplicatedHistory, fault: str) -> None:

@@ -72,9 +72,11 @@ class FollowingLog:
         if error is not None:
             raise error.with_traceback(None)
         was_empty = self.is_empty
-        self._log.append_raw(offset, data)
-        if was_empty:
-            self._log.followed_to = self._counted_to = offset
+        try:
+            self._log.append_raw(offset, data)
+        finally:
+            if was_empty and not self.is_empty:  # also if only the file could be made: the log begins there now
+                self._log.followed_to = self._counted_to = offset
 
     # --- dispatch ---------------------------------------------------------------------------------------------------
 
