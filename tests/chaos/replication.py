@@ -362,10 +362,10 @@ class Totals:
             print(f"  BROKEN {rule}: {len(faults_found)}", *(f"    {fault}" for fault in faults_found[:5]), sep="\n")
 
     def table(self) -> str:
-        lines = [f"{'fault':46}{'times':>6}"]
-        lines += [f"{name:46}{count:6}" for name, count in sorted(self.faults.items())]
-        lines += [f"{'in all':46}{self.faults.total():6}", "", f"{'status of a send':46}{'messages':>10}"]
-        lines += [f"{name:46}{count:10,}" for name, count in self.statuses.most_common()]
+        lines = [f"{'fault':54}{'times':>6}"]
+        lines += [f"{name:54}{count:6}" for name, count in sorted(self.faults.items())]
+        lines += [f"{'in all':54}{self.faults.total():6}", "", f"{'status of a send':54}{'messages':>10}"]
+        lines += [f"{name:54}{count:10,}" for name, count in self.statuses.most_common()]
         ordered = sorted(self.catch_ups) or [0.0]
         lines += [
             "",

@@ -221,11 +221,11 @@ async def end_master_while_slaves_are_paused(replicas: Replicas, rng: random.Ran
 
 
 async def end_master_while_isolated(replicas: Replicas, rng: random.Random) -> None:
-    """The slaves do not get what is sent to it in that time."""
+    """From one slave after the other, so that each has another part of what was sent in that time."""
     network, master = _network(replicas), replicas.master
-    peers = [slave.node.host for slave in replicas.slaves]
-    await asyncio.to_thread(network.drop, master.node, peers)
-    await asyncio.sleep(rng.uniform(0.0, 1.5) * SLAVE_TIMEOUT_S)
+    for slave in rng.sample(replicas.slaves, len(replicas.slaves)):
+        await asyncio.to_thread(network.drop, master.node, [slave.node.host])
+        await asyncio.sleep(rng.uniform(0.0, 1.5) * SLAVE_TIMEOUT_S)
     await end_master(replicas, rng)
     await asyncio.to_thread(network.heal, master.node)
 
