@@ -159,7 +159,7 @@ async def _member(
         image = directory / f"{name}.image"
         with image.open("wb") as file:
             file.truncate(DISK_BYTES)
-        await asyncio.to_thread(run, "mkfs.ext4", "-q", "-F", image)
+        await asyncio.to_thread(run, "mkfs.ext4", "-q", "-F", "-m", "0", image)  # no blocks for root only: we are root
         stack.enter_context(mounted(image, disk))
     node = await asyncio.to_thread(network.node, name)
     member = Member(node, disk, _broker(directory, node, disk, nameserver, role))

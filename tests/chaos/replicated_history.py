@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from ariane.wire.record.layout import BLANK_MAGIC, SIZE_AND_MAGIC
 from tests.simulation.delivery_history import (
     Acknowledged,
     Delivered,
@@ -202,6 +203,19 @@ def _duplicates(reads: list[Delivered]) -> list[str]:
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------
+
+
+def records_below(log: Path, end: int) -> int:
+    """How many whole records the files of a log have below `end`, by their sizes; no blank ones."""
+    count = 0
+    for path in sorted(path for path in log.iterdir() if path.name.isdigit()):
+        base, data, at = int(path.name), path.read_bytes(), 0
+        while at + SIZE_AND_MAGIC.size <= len(data):
+            size, magic = SIZE_AND_MAGIC.unpack_from(data, at)
+            if magic == BLANK_MAGIC or size <= 0 or base + at + size > end:
+                break
+            count, at = count + 1, at + size
+    return count
 
 
 def log_differences(master: Path, slave: Path, end: int) -> list[str]:

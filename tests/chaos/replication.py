@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ariane.client.admin import Admin
@@ -32,6 +33,7 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.offsets import GetConsumerOffset, GetMaxOffset, UpdateConsumerOffset
 from ariane.wire.requests.pull import PullMessage
+from ariane.wire.requests.topics import GetRoute
 from tests.chaos.network import Namespaces
 from tests.chaos.power_cut import NOT_ALLOWED, NotAllowed
 from tests.chaos.replicas import BROKER, CALL_S, CATCH_UP_S, Member, Network, Replicas, last_lines
@@ -42,6 +44,7 @@ from tests.chaos.replicated_history import (
     body_of,
     log_differences,
     message_in,
+    records_below,
     violations,
 )
 from tests.chaos.replication_faults import ENDINGS, Ending, Fault, end_master, end_master_while_isolated, plan
@@ -130,17 +133,24 @@ class Reader:
                     await self._observe(number)
             await asyncio.sleep(0.05)
 
+    async def serves(self, count: int) -> bool:
+        """Whether its queues have so many messages."""
+        return sum([await self._end(number) for number in range(QUEUES)]) >= count
+
     async def read_all(self) -> list[Delivered]:
         """Everything that the broker serves now."""
         found: list[Delivered] = []
         for number in range(QUEUES):
-            end = (await self.caller.call(self._address, GetMaxOffset(topic=TOPIC, queue_id=number), CALL_S)).offset
+            end = await self._end(number)
             self.following[number] = 0
             while self.following[number] < end:
                 reads = await self._pull(number)
                 assert reads, f"{self.member.name} serves nothing at {self.following[number]} of {end}"
                 found += reads
         return found
+
+    async def _end(self, number: int) -> int:
+        return (await self.caller.call(self._address, GetMaxOffset(topic=TOPIC, queue_id=number), CALL_S)).offset
 
     @property
     def _address(self) -> str:
@@ -276,7 +286,11 @@ async def _end(replicas: Replicas, history: ReplicatedHistory, rng: random.Rando
         history.problems["logs differ"] += differences
         if slave is not left:
             await slave.process.stop()
-    history.alone = await Reader(replicas.caller, left, ReplicatedHistory()).read_all()
+    reader = Reader(replicas.caller, left, ReplicatedHistory())
+    stored = await asyncio.to_thread(records_below, left.log, ends[left.name])
+    if not await replicas.until(lambda: reader.serves(stored), READ_ALONE_S):
+        history.problems["not served"].append(f"{left.name} has {stored} records in its log, and serves fewer")
+    history.alone = await reader.read_all()
     if replicas.has_route:
         await _read_by_client(replicas, history, history.alone)
     for number in range(QUEUES):
@@ -288,6 +302,7 @@ async def _end(replicas: Replicas, history: ReplicatedHistory, rng: random.Rando
     elif await left.process.stop():
         history.problems["did not stop"].append(f"{left.name}: {last_lines(_log(replicas, left))}")
     await replicas.promoted(left)
+    assert await replicas.until(partial(_has_master, replicas), CATCH_UP_S), "no nameserver knows the new master"
     await _send_to_promoted(replicas, history)
     history.promoted = await Reader(replicas.caller, left, ReplicatedHistory()).read_all()
     await _read_by_client(replicas, history, history.promoted)
@@ -297,6 +312,11 @@ async def _end(replicas: Replicas, history: ReplicatedHistory, rng: random.Rando
         if now is None or now < min(offset, end) or now > max(offset, end):
             fault = f"the group's offset of {queue} was {offset} at the slave, the queue's end {end}, and is {now}"
             history.problems["offset after the promotion"].append(fault)
+
+
+async def _has_master(replicas: Replicas) -> bool:
+    route = (await replicas.caller.call(replicas.nameserver, GetRoute(topic=TOPIC), CALL_S)).body
+    return any(0 in broker.broker_addrs for broker in route.broker_datas)
 
 
 async def _read_by_client(replicas: Replicas, history: ReplicatedHistory, stored: list[Delivered]) -> None:

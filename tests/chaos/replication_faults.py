@@ -164,17 +164,29 @@ async def slow_links(replicas: Replicas, rng: random.Random, duration_s: float) 
 async def fill_disk(replicas: Replicas, rng: random.Random, duration_s: float) -> None:
     """Until the slave has taken nothing for a second; in one of two cases it is killed like this, too."""
     slave = rng.choice(replicas.slaves)
-    ballasts = [await asyncio.to_thread(ballast, slave.disk)]
     try:
+        await _fill(slave, "ballast")
         await _until_stuck(replicas, slave)
         if rng.random() < 0.5:
             await slave.process.kill()
             await slave.process.start()
-            ballasts.append(await asyncio.to_thread(ballast, slave.disk, "more"))
+            await _fill(slave, "more")
             await _until_stuck(replicas, slave)
     finally:
-        for path in ballasts:
-            path.unlink()
+        for name in _BALLASTS:
+            (slave.disk / name).unlink(missing_ok=True)
+
+
+_BALLASTS = ("ballast", "more")
+
+
+async def _fill(slave: Member, name: str) -> None:
+    """The slave stands still meanwhile: what its reserve gives up is for the slave."""
+    slave.process.pause()
+    try:
+        await asyncio.to_thread(ballast, slave.disk, name)
+    finally:
+        slave.process.resume()
 
 
 async def _until_stuck(replicas: Replicas, slave: Member) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ariane.testing import FakeClock
 from tests.chaos.replicated_history import (
     RULES,
     SYNC_S,
@@ -13,9 +14,12 @@ from tests.chaos.replicated_history import (
     body_of,
     log_differences,
     message_in,
+    records_below,
     violations,
 )
 from tests.simulation.delivery_history import Acknowledged, Attempted, Committed, Delivered, Queue
+from tests.simulation.simulated_disk import SimulatedDisk
+from tests.store.stores import draft, opened, put
 
 ONE: Queue = ("orders", "broker-a", 1)
 TWO: Queue = ("orders", "broker-a", 2)
@@ -157,6 +161,17 @@ def test_a_body_names_its_message_only_as_it_was_sent() -> None:
     assert message_in(body) == "p0:17"
     assert message_in(body[:-1] + bytes([body[-1] ^ 1])) == "altered p0:17"
     assert message_in(b"\xff") == "altered \ufffd"
+
+
+def test_whole_records_of_a_log_are_counted_over_its_files(tmp_path: Path) -> None:
+    store = opened(SimulatedDisk(FakeClock()))
+    ends = [put(store, draft(bytes(1000), queue_id=number % 3))[0].end for number in range(30)]
+    segments = list(store.components.commit_log.segments)
+    assert len(segments) > 2
+    for segment in segments:
+        (tmp_path / segment.path.name).write_bytes(bytes(segment.file.view()))
+    assert [records_below(tmp_path, end) for end in ends] == list(range(1, 31))
+    assert [records_below(tmp_path, end - 1) for end in ends] == list(range(30))
 
 
 def test_logs_are_compared_up_to_the_end_of_the_slaves(tmp_path: Path) -> None:
