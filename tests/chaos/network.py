@@ -107,10 +107,11 @@ class Namespaces:
 
     def reset(self, node: Node, peers: list[str]) -> None:
         """Answers every TCP segment between the node and these addresses with a reset, at both ends."""
-        reject = ("--protocol", "tcp", "--jump", "REJECT", "--reject-with", "tcp-reset")
+        reject = ("--jump", "REJECT", "--reject-with", "tcp-reset")
         for peer in peers:
-            self._rule(node, "INPUT", "--source", peer, *reject)
-            self._rule(node, "OUTPUT", "--destination", peer, *reject)
+            self._rule(node, "INPUT", "--source", peer, "--protocol", "tcp", *reject)
+            others = ("--protocol", "tcp", "!", "--tcp-flags", "RST", "RST")  # the resets of the other rule pass
+            self._rule(node, "OUTPUT", "--destination", peer, *others, *reject)
 
     def slow_down(self, node: Node, kbit_s: int) -> None:
         """What the node gets is no faster than that."""

@@ -66,7 +66,7 @@ class Replicas:
     master: Member
     slaves: list[Member]
     sent_ok: Callable[[], float] = lambda: 0.0
-    """When the last message was sent that got SEND_OK; set by whoever sends."""
+    """When the last message was sent that got SEND_OK, on the monotonic clock. The traffic sets it."""
     has_route: bool = True
     """Whether clients must find the slave that is left by the nameserver."""
 
