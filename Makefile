@@ -41,12 +41,13 @@ demo: $(STAMP) ## The main job end to end
 fuzz: $(STAMP) ## The fuzz tests with a long budget (FUZZ_SECONDS=300)
 	@ARIANE_FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(BIN)/pytest tests/fuzz
 
-chaos: $(STAMP) ## Kill -9 two hundred times; flip 500 bits; damage 500 files; cut the power of a loop-mounted disk (needs root)
+chaos: $(STAMP) ## Kill -9 two hundred times; flip 500 bits; damage 500 files; cut power; 100 faults of replication (needs root)
 	@ARIANE_KILLS=200 ARIANE_FLIPS=500 $(BIN)/pytest tests/store/test_kill.py tests/store/commit_log/test_checked_blocks.py
 	@ARIANE_ORDERED_KILLS=20 ARIANE_DELAYED_KILLS=20 $(BIN)/pytest tests/cluster/test_ordered_kill.py tests/cluster/test_delayed_kill.py
 	@$(BIN)/python -m tests.chaos.kills 200
 	@ARIANE_DAMAGES=500 $(BIN)/pytest tests/store/test_file_damage.py tests/broker/test_server_on_damaged_files.py
 	@$(BIN)/python -m tests.chaos.power_cut
+	@$(BIN)/python -m tests.chaos.replication 100
 
 bench: $(STAMP) ## Beside Apache RocketMQ, NATS and Redis, for docs/performance.md (OPTIONS=--quick: a smoke run)
 	@$(BIN)/python -m bench.compare $(OPTIONS)

@@ -36,13 +36,15 @@ PROJECT = Path(__file__).parent.parent.parent
 
 
 class NotAllowed(Exception):
-    """This machine, or this user, may not mount."""
+    """This machine, or this user, may not do what a fault needs: mount, or make a network namespace."""
 
 
-def run(*command: str | Path) -> None:
+def run(*command: str | Path) -> str:
+    """What it printed; NotAllowed with its error if it failed."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
         raise NotAllowed(f"{command[0]}: {done.stderr.strip()}")
+    return done.stdout
 
 
 @contextmanager

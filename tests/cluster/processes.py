@@ -1,4 +1,4 @@
-"""Servers as separate processes, which can be killed."""
+"""Servers as separate processes, which can be killed and paused."""
 
 import asyncio
 import re
@@ -15,8 +15,10 @@ _START_TIMEOUT_S = 30
 class ServerProcess:
     """`ariane namesrv` or `ariane broker`; `start` after `kill` runs it again with the same arguments."""
 
-    def __init__(self, log: Path, *arguments: str) -> None:
+    def __init__(self, log: Path, *arguments: str, prefix: Sequence[str] = ()) -> None:
+        """`prefix` is a command that runs the rest of its line, as `ip netns exec NAME`."""
         self._arguments = arguments
+        self._prefix = prefix
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
         self.address = ""
@@ -24,7 +26,13 @@ class ServerProcess:
     async def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "ariane", *self._arguments, stdout=asyncio.subprocess.PIPE, stderr=log
+                *self._prefix,
+                sys.executable,
+                "-m",
+                "ariane",
+                *self._arguments,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
             )
         assert self._process.stdout is not None
         async with asyncio.timeout(_START_TIMEOUT_S):
@@ -38,6 +46,20 @@ class ServerProcess:
         listen = self._arguments.index("--listen")
         self._arguments = (*self._arguments[: listen + 1], self.address, *self._arguments[listen + 2 :])
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended, by itself or otherwise."""
+        return self._process is not None and self._process.returncode is None
+
+    def pause(self) -> None:
+        """With SIGSTOP, until `resume`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     async def kill(self) -> None:
         """With SIGKILL."""
         await self._end(signal.SIGKILL)
@@ -50,15 +72,16 @@ class ServerProcess:
         process, self._process = self._process, None
         if process is None:
             return 0
-        process.send_signal(number)
+        if process.returncode is None:
+            process.send_signal(number)
         return await process.wait()
 
 
 @asynccontextmanager
-async def server(log: Path, *arguments: str) -> AsyncIterator[ServerProcess]:
-    process = ServerProcess(log, *arguments)
-    await process.start()
+async def server(log: Path, *arguments: str, prefix: Sequence[str] = ()) -> AsyncIterator[ServerProcess]:
+    process = ServerProcess(log, *arguments, prefix=prefix)
     try:
+        await process.start()
         yield process
     finally:
         await process.kill()

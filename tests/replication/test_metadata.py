@@ -12,6 +12,7 @@ from ariane.replication.metadata import VERSION_KEY, MasterDirectory, MetadataSy
 from ariane.replication.settings import ReplicationSettings
 from ariane.replication.slave import MasterTarget
 from ariane.rpc.caller import Caller
+from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import declaration_of, read_request, read_response
 from ariane.wire.fields import Request, Response
@@ -20,6 +21,7 @@ from ariane.wire.requests.brokers import BrokerSettingsResponse, GetBrokerSettin
 from ariane.wire.requests.groups import GetGroupTable, GroupTable
 from ariane.wire.requests.offsets import GetAllConsumerOffsets, GetAllDelayOffsets
 from ariane.wire.requests.topics import GetTopicTable, TopicTable
+from tests.broker.in_process_broker import turns
 from tests.replication.golden_ha import GOLDEN
 
 A = TypeVar("A", bound=Response)
@@ -55,6 +57,12 @@ class RecordedMaster(Caller):
             GetAllDelayOffsets: "delay-offsets",
         }[type(request)]
         return read_response(request, command(f"{name}.answer"))
+
+
+class Followed:
+    """As much of a slave's log as decides when topics are copied."""
+
+    topic_count = 0
 
 
 class CopiedTables:
@@ -93,7 +101,7 @@ def shown(**settings: str) -> BrokerSettingsResponse:
 
 async def test_the_recorded_tables_of_apaches_master_are_copied() -> None:
     caller, copied = RecordedMaster(), CopiedTables()
-    sync = MetadataSync(a_directory(caller), caller, copied.tables())
+    sync = MetadataSync(a_directory(caller), caller, copied.tables(), Followed())
     await sync.run()
     assert sync.synced == 1
     assert caller.asked == ["GetTopicTable", "GetAllConsumerOffsets", "GetAllDelayOffsets", "GetGroupTable"]
@@ -111,7 +119,7 @@ async def test_the_recorded_tables_of_apaches_master_are_copied() -> None:
 async def test_what_fails_does_not_stop_the_rest_and_without_a_master_nothing_is_asked() -> None:
     caller, copied = RecordedMaster({GetTopicTable: CallTimeout("no response")}), CopiedTables()
     directory = a_directory(caller)
-    sync = MetadataSync(directory, caller, copied.tables())
+    sync = MetadataSync(directory, caller, copied.tables(), Followed())
     await sync.run()
     assert sync.synced == 0
     assert copied.topics is None
@@ -120,6 +128,21 @@ async def test_what_fails_does_not_stop_the_rest_and_without_a_master_nothing_is
     asked = len(caller.asked)
     await sync.run()
     assert len(caller.asked) == asked
+
+
+async def test_topics_are_copied_as_soon_as_the_log_has_a_new_one() -> None:
+    caller, copied, followed = RecordedMaster(), CopiedTables(), Followed()
+    async with MetadataSync.open(a_directory(caller), caller, copied.tables(), followed, FakeClock()) as sync:
+        sync.dispatched()
+        await turns()
+        assert caller.asked == []
+        for count in (1, 2):
+            followed.topic_count = count
+            for _ in range(3):
+                sync.dispatched()
+                await turns()
+            assert caller.asked == ["GetTopicTable"] * count, "the clock stands still: this was not the periodic copy"
+        assert copied.topics is not None
 
 
 @pytest.mark.parametrize("role", ["master", "slave"])
@@ -185,7 +208,7 @@ async def test_what_could_not_be_copied_is_known_until_everything_was() -> None:
     caller, copied = RecordedMaster({GetTopicTable: CallTimeout("no response")}), CopiedTables()
     directory = a_directory(caller)
     directory.learn(None, None)
-    sync = MetadataSync(directory, caller, copied.tables())
+    sync = MetadataSync(directory, caller, copied.tables(), Followed())
     await sync.run()
     assert (sync.synced_ms, sync.failure) == (None, "no nameserver knows a master of this brokerName")
     directory.learn(MASTER, HA)

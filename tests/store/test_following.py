@@ -1,12 +1,13 @@
 """The log of a slave: any cut of the master's bytes gives the same log, queues and index, also after a crash."""
 
+import errno
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.errors import StoreMismatch, StoreReadOnly
+from ariane.errors import StoreFull, StoreMismatch, StoreReadOnly
 from ariane.store.following import FollowingLog
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
@@ -131,6 +132,28 @@ def test_an_empty_slave_may_begin_with_any_file() -> None:
     assert read == bodies(source, "orders", 0)[-len(read) :]
     store.close()
     assert opened(disk).components.commit_log.min_offset == begin
+
+
+def test_an_empty_slave_whose_first_write_failed_begins_there_all_the_same() -> None:
+    """As on a file system that has no space for the copy of a block it writes to."""
+    source = master()
+    log = source.components.commit_log
+    begin = log.max_offset - log.max_offset % FILE_BYTES
+    disk = SimulatedDisk(FakeClock())
+    store, following = followed(disk)
+    disk.fail_writes(OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(StoreFull):
+        following.append(begin, log_of(source)[begin:])
+    disk.fail_writes(None)
+    following.run_dry()
+    assert (following.begin, following.end, following.dispatched_to) == (begin, begin, begin)
+    following.append(begin, log_of(source)[begin:])
+    assert following.undispatched_records() > 0
+    following.run_dry()
+    assert following.dispatched_to == log.max_offset
+    read = bodies(store, "orders", 0)
+    assert read
+    assert read == bodies(source, "orders", 0)[-len(read) :]
 
 
 def test_bytes_that_do_not_follow_the_end_are_refused() -> None:

@@ -1,14 +1,18 @@
 """What is not in the log: a slave asks its master for topics, groups and offsets, every ten seconds, as Apache's does.
 
+A message of a topic that the slave does not know is there and cannot be read. So topics are also asked for as soon as
+the log brings a new one: if the master is lost a moment later, what it acknowledged is served.
+
 It also asks who the master is before it follows it: a master of another cluster, name or file size is not followed, and
 only one that is known to be of Ariane gets the native protocol (frames.py says why).
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ariane.clock import Clock
 from ariane.errors import ArianeError, RequestFailed, TransportError
@@ -32,6 +36,11 @@ _TIMEOUT_S = 3.0
 
 VERSION_KEY = "arianeReplicationVersion"
 """Among the settings that a broker of Ariane shows; Apache's has none of this name."""
+
+
+class FollowedLog(Protocol):
+    @property
+    def topic_count(self) -> int: ...
 
 
 class Tables(NamedTuple):
@@ -104,10 +113,21 @@ def _problem(facts: dict[str, str], ours: Identity) -> str | None:
 class MetadataSync:
     """Open it with `async with MetadataSync.open(...)`."""
 
-    def __init__(self, directory: MasterDirectory, caller: Caller, tables: Tables, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        directory: MasterDirectory,
+        caller: Caller,
+        tables: Tables,
+        following: FollowedLog,
+        clock: Clock | None = None,
+    ) -> None:
         self._directory = directory
         self._caller = caller
         self._tables = tables
+        self._following = following
+        self._topics_known = 0
+        """With this many topics in the log, the table of topics was asked for."""
+        self._has_new_topic = asyncio.Event()
         self._warnings = RepeatedWarnings(log)
         self._clock = clock or Clock()
         self.synced = 0
@@ -120,24 +140,43 @@ class MetadataSync:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, directory: MasterDirectory, caller: Caller, tables: Tables, clock: Clock
+        cls, directory: MasterDirectory, caller: Caller, tables: Tables, following: FollowedLog, clock: Clock
     ) -> AsyncIterator["MetadataSync"]:
-        sync = cls(directory, caller, tables, clock)
-        async with background(partial(every, clock, SYNC_INTERVAL_S, sync.run, FIRST_SYNC_S)):
+        sync = cls(directory, caller, tables, following, clock)
+        jobs = partial(every, clock, SYNC_INTERVAL_S, sync.run, FIRST_SYNC_S), sync._follow_topics
+        async with background(*jobs):
             yield sync
+
+    def dispatched(self) -> None:
+        """Our log has more records. Called often."""
+        if self._following.topic_count != self._topics_known:
+            self._has_new_topic.set()
+
+    async def _follow_topics(self) -> None:
+        while True:
+            await self._has_new_topic.wait()
+            self._has_new_topic.clear()
+            self._topics_known = self._following.topic_count
+            await self._copy({"topics": self._copy_topics})
 
     async def run(self) -> None:
         """Copies everything once. What fails is tried again the next time, and does not stop the rest."""
-        address = self._directory.master_address
-        if address is None:
-            self.failure = "no nameserver knows a master of this brokerName"
-            return
-        steps: dict[str, Callable[[str], Awaitable[None]]] = {
+        steps = {
             "topics": self._copy_topics,
             "consumer offsets": self._copy_offsets,
             "delay offsets": self._copy_delay_offsets,
             "groups": self._copy_groups,
         }
+        if await self._copy(steps):
+            self.synced += 1
+            self.synced_ms = self._clock.now_ms()
+
+    async def _copy(self, steps: Mapping[str, Callable[[str], Awaitable[None]]]) -> bool:
+        """Whether all was copied."""
+        address = self._directory.master_address
+        if address is None:
+            self.failure = "no nameserver knows a master of this brokerName"
+            return False
         failed: list[str] = []
         for what, step in steps.items():
             try:
@@ -147,9 +186,7 @@ class MetadataSync:
                 fields = {"what": what, "master": address, "reason": str(error)}
                 self._warnings.warning("not copied from the master", what, fields)
         self.failure = "; ".join(failed) or None
-        if not failed:
-            self.synced += 1
-            self.synced_ms = self._clock.now_ms()
+        return not failed
 
     async def _copy_topics(self, address: str) -> None:
         await self._tables.copy_topics((await self._caller.call(address, GetTopicTable(), _TIMEOUT_S)).body)

@@ -51,6 +51,11 @@ class FollowingLog:
         return self._log.dispatched_to
 
     @property
+    def topic_count(self) -> int:
+        """How many topics have records that were dispatched."""
+        return len(self._store.components.queues.by_topic)
+
+    @property
     def is_empty(self) -> bool:
         """Whether it may begin anywhere."""
         return not len(self._log.segments)
@@ -67,9 +72,11 @@ class FollowingLog:
         if error is not None:
             raise error.with_traceback(None)
         was_empty = self.is_empty
-        self._log.append_raw(offset, data)
-        if was_empty:
-            self._log.followed_to = self._counted_to = offset
+        try:
+            self._log.append_raw(offset, data)
+        finally:
+            if was_empty and not self.is_empty:  # also if only the file could be made: the log begins there now
+                self._log.followed_to = self._counted_to = offset
 
     # --- dispatch ---------------------------------------------------------------------------------------------------
 
