@@ -1,5 +1,5 @@
-"""Runs all interoperability checks (nameserver, brokers and clients in both directions, mqadmin, masters and slaves) and
-writes docs/compatibility.md.
+"""Runs all interoperability checks (nameserver, brokers and clients in both directions, mqadmin, masters and slaves)
+and writes docs/compatibility.md.
 
     make interop
 

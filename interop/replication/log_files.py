@@ -29,4 +29,6 @@ def _file_difference(first: Path, second: Path, size: int) -> str | None:
     if ours == theirs:
         return None
     at = next(at for at, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other)
-    return f"{first.name} differs at byte {at}: {ours[at : at + 16].hex(' ')} here, {theirs[at : at + 16].hex(' ')} there"
+    return (
+        f"{first.name} differs at byte {at}: {ours[at : at + 16].hex(' ')} here, {theirs[at : at + 16].hex(' ')} there"
+    )

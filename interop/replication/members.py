@@ -14,7 +14,7 @@ from interop.broker.servers import COMMAND
 from interop.processes import running
 
 LOG_FILE_BYTES = 64 << 10
-"""Small, so that 10,000 messages fill about three hundred files. Apache's brokers take any size."""
+"""Small, so that 10,000 messages fill nearly two hundred files. Apache's brokers take any size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,5 +94,3 @@ class Member:
     async def _end(self) -> None:
         self.process_id = None
         await asyncio.to_thread(self.life.close)
-
-

@@ -33,6 +33,8 @@ PAIR_SETTINGS = {
     # Otherwise Apache's brokers write topics for their transaction checks and so on into a log that checks look at.
     "transactionCheckInterval": "3600000",
     "traceTopicEnable": "false",
+    # Apache's slaves make their first report so long after they have connected: 5 s by default.
+    "haSendHeartbeatInterval": "1000",
 }
 SLAVE_SETTINGS = {"brokerId": "1", "brokerRole": "SLAVE"}
 

@@ -1,15 +1,15 @@
-"""Checks of what producers are told by a master with and without a slave that has their message."""
+"""Checks of the statuses of sends to a master, with and without a slave that has the message."""
 
-from contextlib import asynccontextmanager
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from ariane.client.producer.producer import Producer
 from ariane.client.producer.result import SendStatus
 from ariane.client.settings import ClientSettings
 from interop.broker.check_context import eventually
 from interop.broker.client import NotOffered
-from interop.replication.pair import Pair
 from interop.broker.rows import Rows
+from interop.replication.pair import Pair
 from interop.report import expect
 
 TOPIC = "StatusTopic"
@@ -49,7 +49,7 @@ async def asynchronous(pair: Pair) -> None:
     await _expect(pair, SendStatus.SEND_OK)
 
 
-@STATUS_CHECKS.row("SYNC_MASTER without a slave: SLAVE_NOT_AVAILABLE at once")
+@STATUS_CHECKS.row("SYNC_MASTER without a slave: SLAVE_NOT_AVAILABLE")
 async def alone(pair: Pair) -> None:
     await pair.master.stop()
     await pair.master.start(brokerRole="SYNC_MASTER")

@@ -17,7 +17,7 @@ from interop.replication.pair import Pair, open_pair
 from interop.replication.readers import run_readers
 from interop.replication.statuses import STATUS_CHECKS
 from interop.replication.statuses import TOPIC as STATUS_TOPIC
-from interop.replication.traffic import TRAFFIC_CHECKS
+from interop.replication.traffic import TABLE_CHECKS, TRAFFIC_CHECKS
 
 CONCURRENT_PAIRS = 2
 """Most of the time goes in waiting: reports of Apache's slaves come after 5 s, tables every 10 s."""
@@ -33,7 +33,7 @@ PAIRS: dict[str, list[str]] = {
     "apache4:apache4": [TRAFFIC, ADMIN, "java4", "go", "cpp"],
     "apache5:apache5": [ADMIN],
 }
-"""Master and slave, and what they run: checks of both brokers, of mqadmin, and each client that reads from the slave."""
+"""By master and slave: checks of the two brokers, of mqadmin, and the clients that read from the slave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,9 @@ async def _run_pair(pair: Pair, parts: Collection[str], work: Path) -> Tables:
     if TRAFFIC in parts:
         for row, check in (STATUS_CHECKS | TRAFFIC_CHECKS).items():
             tables.pairs.put(row, pair.title, await run_check(check(pair)))
+        cells = await asyncio.gather(*(run_check(check(pair)) for check in TABLE_CHECKS.values()))
+        for row, cell in zip(TABLE_CHECKS, cells, strict=True):
+            tables.pairs.put(row, pair.title, cell)
     else:
         await pair.master.start(brokerRole="SYNC_MASTER")
         await pair.slave.start()

@@ -35,11 +35,13 @@ SYNC_S = 60.0
 """Slaves copy tables every ten seconds."""
 
 TRAFFIC_CHECKS: Rows[Pair] = Rows()
+TABLE_CHECKS: Rows[Pair] = Rows()
+"""May run at the same time, after the others."""
 
 
 @TRAFFIC_CHECKS.row(f"{MESSAGES:,} messages, kill -9 of each end {KILLS} times: the slave has all")
 async def through_kills(pair: Pair) -> None:
-    """One message of a hundred is delayed. What a producer was not told to be stored, it sends again."""
+    """One message of a hundred is delayed. What was not acknowledged is sent again."""
     await pair.create_topic(TOPIC)
     sizes = random.Random(17)
     bodies = [b"%d %s" % (number, b"x" * sizes.randrange(BODY_BYTES_MAX)) for number in range(MESSAGES)]
@@ -113,7 +115,7 @@ async def equal_logs(pair: Pair) -> None:
 # --- tables ---
 
 
-@TRAFFIC_CHECKS.row("topics copied: new and deleted ones")
+@TABLE_CHECKS.row("topics copied: new and deleted ones")
 async def topics(pair: Pair) -> None:
     for topic in ("TableTopic", "TableTopicToDelete"):
         await pair.create_topic(topic)
@@ -130,7 +132,7 @@ async def topics(pair: Pair) -> None:
     await eventually(is_equal, "equal topics after one was deleted", SYNC_S)
 
 
-@TRAFFIC_CHECKS.row("consumer groups copied: new and deleted ones")
+@TABLE_CHECKS.row("consumer groups copied: new and deleted ones")
 async def groups(pair: Pair) -> None:
     for group in ("TableGroup", "TableGroupToDelete"):
         config = GroupConfig(group_name=group, retry_max_times=3, retry_queue_nums=2)
@@ -148,7 +150,7 @@ async def groups(pair: Pair) -> None:
     await eventually(is_equal, "equal groups after one was deleted", SYNC_S)
 
 
-@TRAFFIC_CHECKS.row("consumer offsets copied")
+@TABLE_CHECKS.row("consumer offsets copied")
 async def consumer_offsets(pair: Pair) -> None:
     for queue, end in enumerate(await pair.max_offsets(pair.master, TOPIC)):
         request = UpdateConsumerOffset(
@@ -166,7 +168,7 @@ async def consumer_offsets(pair: Pair) -> None:
     await eventually(is_equal, "equal consumer offsets", SYNC_S)
 
 
-@TRAFFIC_CHECKS.row("progress of delay levels copied")
+@TABLE_CHECKS.row("progress of delay levels copied")
 async def delay_offsets(pair: Pair) -> None:
     """Apache's slave only keeps the file, and reads it when it is started as a master."""
 
