@@ -67,7 +67,7 @@ class Reader:
 
         async def is_sent() -> bool:
             try:
-                return (await self.client.call("send", topic=topic, body=body))["status"] in SendStatus
+                return (await self.client.call("send", topic=topic, body=body))["status"] in tuple(SendStatus)
             except CheckFailed:
                 return False
 

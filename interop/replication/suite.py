@@ -10,7 +10,7 @@ from pathlib import Path
 from interop.apache import VERSION_5
 from interop.broker.foreign_clients import admin_shell
 from interop.broker.run_check import run_check
-from interop.broker.table import Table
+from interop.broker.table import Table, Verdict
 from interop.replication.admin import ADMIN_CHECKS, PairAdmin
 from interop.replication.members import VENDORS
 from interop.replication.pair import Pair, open_pair
@@ -91,5 +91,7 @@ async def _run_pair(pair: Pair, parts: Collection[str], work: Path) -> Tables:
                 tables.admin.put(row, pair.master.vendor.name, await run_check(command(context)))
     readers = [part for part in parts if part not in {TRAFFIC, ADMIN}]
     if readers:
-        await run_readers(pair, readers, tables.readers, work)
+        prepared = await run_check(run_readers(pair, readers, tables.readers, work))
+        if prepared.verdict is Verdict.FAILED:
+            tables.readers.put("servers and clients are ready", pair.title, prepared)
     return tables
