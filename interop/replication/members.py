@@ -11,7 +11,7 @@ from pathlib import Path
 
 from interop.apache import SERVER_VERSION, VERSION_5, BrokerPlan, start_broker
 from interop.broker.servers import COMMAND
-from interop.processes import running
+from interop.processes import paused, running
 
 LOG_FILE_BYTES = 64 << 10
 """Small, so that 10,000 messages fill nearly two hundred files. Apache's brokers take any size."""
@@ -78,14 +78,9 @@ class Member:
         self._signal(signal.SIGKILL)
         await self._end()
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """The process stands still for the length of the block, with its connections open."""
-        self._signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._signal(signal.SIGCONT)
+    def paused(self) -> AbstractContextManager[None]:
+        assert self.process_id is not None, f"{self.vendor.name} does not run"
+        return paused(self.process_id)
 
     def _signal(self, number: signal.Signals) -> None:
         assert self.process_id is not None, f"{self.vendor.name} does not run"

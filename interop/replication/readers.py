@@ -1,8 +1,8 @@
 """Checks of clients whose master dies: consumers read from its slave, commit there, and go back; sends go elsewhere."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +11,14 @@ from ariane.errors import ArianeError
 from ariane.wire.requests.offsets import GetConsumerOffset
 from ariane.wire.requests.topics import GetTopicTable
 from interop.broker.check_context import eventually, safe_name
-from interop.broker.client import Client
+from interop.broker.client import Client, NotOffered
+from interop.broker.client_process import ClientProcess
 from interop.broker.columns import Clients
 from interop.broker.rows import Rows
 from interop.broker.run_check import run_check
 from interop.broker.servers import Servers
 from interop.broker.table import Cell, Table
+from interop.processes import paused
 from interop.replication.members import VENDORS, Member
 from interop.replication.pair import QUEUES, Pair, plan_of
 from interop.replication.statuses import producer_of
@@ -25,6 +27,10 @@ from interop.report import CheckFailed, expect
 COUNT = 20
 REFRESH_S = 120.0
 """Clients ask for routes every thirty seconds, and send heartbeats as often."""
+
+
+def bodies(word: str) -> set[str]:
+    return {f"{word} {number}" for number in range(COUNT)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +57,24 @@ class Reader:
         return f"Shared_{self.name}"
 
     @property
-    def group(self) -> str:
-        return f"readers_{self.name}"
+    def running(self) -> str:
+        """Inbox and group of a consumer that starts while the master lives."""
+        return f"running_{self.name}"
+
+    @property
+    def starting(self) -> str:
+        """Inbox and group of one that starts when the master is dead."""
+        return f"starting_{self.name}"
 
     async def prepare(self) -> None:
         await self.pair.create_topic(self.topic)
         await self.pair.create_topic(self.shared_topic, at=[self.pair.master, self.other])
         # The client has both routes from now on.
-        for number in range(COUNT):
-            await self.send(self.topic, f"before {number}")
-            await self.send(self.shared_topic, f"before {number}")
+        for body in bodies("before"):
+            await self.send(self.topic, body)
+            await self.send(self.shared_topic, body)
+        await self.client.call("consume", inbox=self.running, group=self.running, topic=self.topic)
+        await self.client.inbox(self.running).wait_bodies(bodies("before"), REFRESH_S)
 
     async def send(self, topic: str, body: str) -> None:
         """Once more when it fails: a client may need its next look at the route."""
@@ -73,57 +87,73 @@ class Reader:
 
         await eventually(is_sent, f"{body!r} is stored", REFRESH_S)
 
-    async def offsets(self, member: Member) -> list[int]:
+    async def offsets(self, group: str, member: Member) -> list[int]:
         """What the group has committed there."""
         found = []
         for queue in range(QUEUES):
-            request = GetConsumerOffset(consumer_group=self.group, topic=self.topic, queue_id=queue)
+            request = GetConsumerOffset(consumer_group=group, topic=self.topic, queue_id=queue)
             found.append((await self.pair.caller.call(member.plan.address, request)).offset)
         return found
 
-    async def until_committed(self, member: Member) -> None:
+    async def until_committed(self, group: str, member: Member) -> None:
         async def is_committed() -> bool:
             try:
-                return await self.offsets(member) == await self.pair.max_offsets(member, self.topic)
+                return await self.offsets(group, member) == await self.pair.max_offsets(member, self.topic)
             except ArianeError:  # nothing committed yet
                 return False
 
-        await eventually(is_committed, f"the offsets of the group at {member.plan.address}", REFRESH_S)
+        await eventually(is_committed, f"the offsets of {group} at {member.plan.address}", REFRESH_S)
 
 
 MASTER_IS_DEAD: Rows[Reader] = Rows()
 MASTER_IS_BACK: Rows[Reader] = Rows()
 
 
-@MASTER_IS_DEAD.row("reads from the slave")
+@MASTER_IS_DEAD.row("a running consumer that is behind reads on from the slave")
+async def reads_on(reader: Reader) -> None:
+    if not isinstance(reader.client, ClientProcess):
+        raise NotOffered("it runs in the process of the checks, which cannot stand still so that it is behind")
+    await reader.client.inbox(reader.running).wait_bodies(bodies("behind"), REFRESH_S)
+
+
+@MASTER_IS_DEAD.row("a consumer that starts reads all from the slave")
 async def reads(reader: Reader) -> None:
-    await reader.client.call("consume", inbox=reader.name, group=reader.group, topic=reader.topic)
-    await reader.client.inbox(reader.name).wait_bodies({f"before {number}" for number in range(COUNT)}, REFRESH_S)
+    _require_offsets_of_slaves(reader)
+    await reader.client.call("consume", inbox=reader.starting, group=reader.starting, topic=reader.topic)
+    await reader.client.inbox(reader.starting).wait_bodies(bodies("before") | bodies("behind"), REFRESH_S)
 
 
 @MASTER_IS_DEAD.row("commits offsets at the slave")
 async def commits(reader: Reader) -> None:
-    await reader.until_committed(reader.pair.slave)
+    _require_offsets_of_slaves(reader)
+    await reader.until_committed(reader.starting, reader.pair.slave)
+
+
+def _require_offsets_of_slaves(reader: Reader) -> None:
+    if reader.client.name.startswith("Go"):
+        raise NotOffered("the Go client reads and commits offsets at masters only")
 
 
 @MASTER_IS_DEAD.row("sends to another broker name")
 async def sends(reader: Reader) -> None:
-    bodies = [f"dead {number}" for number in range(COUNT)]
-    for body in bodies:
+    for body in bodies("dead"):
         await reader.send(reader.shared_topic, body)
     found = await reader.pair.bodies(reader.other, reader.shared_topic)
-    expect({body.encode() for body in bodies} <= found, f"the other broker has {len(found)} messages")
+    expect({body.encode() for body in bodies("dead")} <= found, f"the other broker has {len(found)} messages")
 
 
 @MASTER_IS_BACK.row("goes back to the master, reads and commits there")
 async def goes_back(reader: Reader) -> None:
     """The slave is dead now, so nobody else can answer."""
-    bodies = {f"back {number}" for number in range(COUNT)}
-    async with producer_of(reader.pair, "readers_producer") as producer:
-        for body in bodies:
-            await producer.send(reader.topic, body.encode())
-    await reader.client.inbox(reader.name).wait_bodies(bodies, REFRESH_S)
-    await reader.until_committed(reader.pair.master)
+    await _send_to_pair(reader.pair, reader.topic, bodies("back"))
+    await reader.client.inbox(reader.running).wait_bodies(bodies("back"), REFRESH_S)
+    await reader.until_committed(reader.running, reader.pair.master)
+
+
+async def _send_to_pair(pair: Pair, topic: str, texts: Iterable[str]) -> None:
+    async with producer_of(pair, "readers_producer") as producer:
+        for text in texts:
+            await producer.send(topic, text.encode())
 
 
 async def run_readers(pair: Pair, names: Sequence[str], table: Table, work: Path) -> None:
@@ -138,13 +168,24 @@ async def run_readers(pair: Pair, names: Sequence[str], table: Table, work: Path
         clients = Clients(servers, work, stack, {})
         readers = [Reader(await clients.client(name), pair, other) for name in names]
         await asyncio.gather(*(reader.prepare() for reader in readers))
-        await pair.until_level(*(reader.topic for reader in readers))
         await eventually(lambda: _are_copied(pair, readers), "the slave knows the topics", REFRESH_S)
-        await pair.master.kill()
+        await _kill_while_consumers_are_behind(pair, readers)
         await _run(MASTER_IS_DEAD, readers, table)
         await pair.master.start()
         await pair.slave.kill()
         await _run(MASTER_IS_BACK, readers, table)
+
+
+async def _kill_while_consumers_are_behind(pair: Pair, readers: Sequence[Reader]) -> None:
+    """What waits in a connection of a paused client when the master dies are the answers to one pull of each queue."""
+    with ExitStack() as stack:
+        for reader in readers:
+            if isinstance(reader.client, ClientProcess):
+                stack.enter_context(paused(reader.client.process.pid))
+        for reader in readers:
+            await _send_to_pair(pair, reader.topic, sorted(bodies("behind")))
+        await pair.until_level(*(reader.topic for reader in readers))
+        await pair.master.kill()
 
 
 async def _are_copied(pair: Pair, readers: Sequence[Reader]) -> bool:
