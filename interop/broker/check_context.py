@@ -47,15 +47,7 @@ class CheckContext:
     async def topic(self) -> str:
         """A new topic, known to the nameserver."""
         topic = f"topic_{self.name}"
-        request = UpdateTopic(
-            topic=topic,
-            default_topic="TBW102",
-            read_queue_nums=QUEUES,
-            write_queue_nums=QUEUES,
-            perm=int(Permission.READ_WRITE),
-            topic_filter_type="SINGLE_TAG",
-        )
-        await self.caller.call(self.servers.plan.address, request)
+        await self.caller.call(self.servers.plan.address, create_request(topic))
         await eventually(lambda: self._has_route(topic), f"a route of {topic}")
         return topic
 
@@ -81,6 +73,17 @@ class CheckContext:
         inbox = f"{self.name}-{next(self.numbers)}"
         await client.call("consume", inbox=inbox, group=group or self.group, topic=topic, **fields)
         return RunningConsumer(client, inbox, client.inbox(inbox))
+
+
+def create_request(topic: str) -> UpdateTopic:
+    return UpdateTopic(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=QUEUES,
+        write_queue_nums=QUEUES,
+        perm=int(Permission.READ_WRITE),
+        topic_filter_type="SINGLE_TAG",
+    )
 
 
 @dataclass(frozen=True, slots=True)

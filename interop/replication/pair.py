@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +10,14 @@ from pathlib import Path
 from ariane.client.core.instance import Instance
 from ariane.client.settings import ClientSettings
 from ariane.errors import ArianeError, RequestFailed
-from ariane.model.topic import Permission
+from ariane.model.ids import QueueOffset
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.brokers import GetRuntimeInfo
 from ariane.wire.requests.offsets import GetMaxOffset
 from ariane.wire.requests.pull import PullMessage, PullSysFlag
-from ariane.wire.requests.topics import GetRoute, UpdateTopic
+from ariane.wire.requests.topics import GetRoute
 from interop.apache import BROKER_PORT_OFFSETS, BrokerPlan, start_nameserver
-from interop.broker.check_context import eventually
+from interop.broker.check_context import QUEUES, create_request, eventually
 from interop.broker.client import WAIT_S
 from interop.broker.servers import SETTINGS
 from interop.nameserver import our_nameserver
@@ -26,7 +26,6 @@ from interop.replication.members import LOG_FILE_BYTES, Member, Vendor
 from interop.report import CheckFailed, expect
 
 CLUSTER, NAME = "InteropCluster", "interop-ha"
-QUEUES = 4
 PAIR_SETTINGS = {
     **SETTINGS,
     "mappedFileSizeCommitLog": str(LOG_FILE_BYTES),
@@ -54,15 +53,7 @@ class Pair:
         """At the master, or at other masters; known to the nameserver when this returns."""
         members = tuple(at) or (self.master,)
         for member in members:
-            request = UpdateTopic(
-                topic=topic,
-                default_topic="TBW102",
-                read_queue_nums=QUEUES,
-                write_queue_nums=QUEUES,
-                perm=int(Permission.READ_WRITE),
-                topic_filter_type="SINGLE_TAG",
-            )
-            await self.caller.call(member.plan.address, request)
+            await self.caller.call(member.plan.address, create_request(topic))
         names = {member.plan.name for member in members}
         await eventually(lambda: self._has_route(topic, names), f"a route of {topic} with {names}")
 
@@ -76,7 +67,7 @@ class Pair:
         info = await self.caller.call(member.plan.address, GetRuntimeInfo())
         return int(info.body.table["commitLogMaxOffset"])
 
-    async def max_offsets(self, member: Member, topic: str) -> list[int]:
+    async def max_offsets(self, member: Member, topic: str) -> Sequence[int]:
         requests = (GetMaxOffset(topic=topic, queue_id=queue) for queue in range(QUEUES))
         return [(await self.caller.call(member.plan.address, request)).offset for request in requests]
 
@@ -118,10 +109,10 @@ def _pull(topic: str, queue: int, offset: int) -> PullMessage:
         consumer_group="reader",
         topic=topic,
         queue_id=queue,
-        queue_offset=offset,
+        queue_offset=QueueOffset(offset),
         max_msg_nums=32,
         sys_flag=int(PullSysFlag.SUBSCRIPTION),
-        commit_offset=0,
+        commit_offset=QueueOffset(0),
         suspend_timeout_millis=0,
         sub_version=0,
         subscription="*",
@@ -134,10 +125,10 @@ async def open_pair(master: Vendor, slave: Vendor, work: Path) -> AsyncIterator[
     port = free_port()
     nameserver = f"{LOOPBACK}:{port}"
     home = work / "namesrv"
-    members = [
-        Member(vendor, plan_of(nameserver, more), work / role)
-        for role, vendor, more in (("master", master, {}), ("slave", slave, SLAVE_SETTINGS))
-    ]
+    members = (
+        Member(master, plan_of(nameserver, {}), work / "master"),
+        Member(slave, plan_of(nameserver, SLAVE_SETTINGS), work / "slave"),
+    )
     async with AsyncExitStack() as stack:
         start = (
             our_nameserver(port, home)

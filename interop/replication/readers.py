@@ -10,7 +10,7 @@ from ariane.client.producer.result import SendStatus
 from ariane.errors import ArianeError
 from ariane.wire.requests.offsets import GetConsumerOffset
 from ariane.wire.requests.topics import GetTopicTable
-from interop.broker.check_context import eventually, safe_name
+from interop.broker.check_context import QUEUES, eventually, safe_name
 from interop.broker.client import Client, NotOffered
 from interop.broker.client_process import ClientProcess
 from interop.broker.columns import Clients
@@ -20,7 +20,7 @@ from interop.broker.servers import Servers
 from interop.broker.table import Cell, Table
 from interop.processes import paused
 from interop.replication.members import VENDORS, Member
-from interop.replication.pair import QUEUES, Pair, plan_of
+from interop.replication.pair import Pair, plan_of
 from interop.replication.statuses import producer_of
 from interop.report import CheckFailed, expect
 
@@ -87,7 +87,7 @@ class Reader:
 
         await eventually(is_sent, f"{body!r} is stored", REFRESH_S)
 
-    async def offsets(self, group: str, member: Member) -> list[int]:
+    async def offsets(self, group: str, member: Member) -> Sequence[int]:
         """What the group has committed there."""
         found = []
         for queue in range(QUEUES):

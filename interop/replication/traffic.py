@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ariane.client.producer.producer import Producer
 from ariane.errors import ArianeError
 from ariane.model.group import GroupConfig
+from ariane.model.ids import QueueOffset
 from ariane.model.system_topics import SCHEDULE
 from ariane.wire.requests.groups import DeleteGroup, GetGroupTable, UpdateGroup
 from ariane.wire.requests.offsets import (
@@ -17,12 +18,12 @@ from ariane.wire.requests.offsets import (
     UpdateConsumerOffset,
 )
 from ariane.wire.requests.topics import DeleteTopicInBroker, GetTopicTable
-from interop.broker.check_context import eventually
+from interop.broker.check_context import QUEUES, eventually
 from interop.broker.rows import Rows
 from interop.broker.servers import DELAY_LEVEL
 from interop.replication.log_files import difference
 from interop.replication.members import Member
-from interop.replication.pair import QUEUES, Pair
+from interop.replication.pair import Pair
 from interop.replication.statuses import producer_of
 from interop.report import expect
 
@@ -154,7 +155,7 @@ async def groups(pair: Pair) -> None:
 async def consumer_offsets(pair: Pair) -> None:
     for queue, end in enumerate(await pair.max_offsets(pair.master, TOPIC)):
         request = UpdateConsumerOffset(
-            consumer_group="TableGroup", topic=TOPIC, queue_id=queue, commit_offset=end - queue
+            consumer_group="TableGroup", topic=TOPIC, queue_id=queue, commit_offset=QueueOffset(end - queue)
         )
         await pair.caller.call(pair.master.plan.address, request)
 
