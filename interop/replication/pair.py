@@ -35,7 +35,12 @@ PAIR_SETTINGS = {
     # Apache's slaves make their first report so long after they have connected: 5 s by default.
     "haSendHeartbeatInterval": "1000",
 }
-SLAVE_SETTINGS = {"brokerId": "1", "brokerRole": "SLAVE"}
+SLAVE_SETTINGS = {
+    "brokerId": "1",
+    "brokerRole": "SLAVE",
+    # Without it a slave of Apache 5 refuses every pull; one of 4.9 serves them.
+    "slaveReadEnable": "true",
+}
 
 
 @dataclass(frozen=True, slots=True)

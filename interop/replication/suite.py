@@ -19,7 +19,7 @@ from interop.replication.statuses import STATUS_CHECKS
 from interop.replication.statuses import TOPIC as STATUS_TOPIC
 from interop.replication.traffic import TABLE_CHECKS, TRAFFIC_CHECKS
 
-CONCURRENT_PAIRS = 2
+CONCURRENT_PAIRS = 3
 """Most of the time goes in waiting: reports of Apache's slaves come after 5 s, tables every 10 s."""
 TRAFFIC, ADMIN = "traffic", "mqadmin"
 

@@ -32,8 +32,8 @@ MESSAGES, KILLS, SENDERS = 10_000, 5, 16
 BODY_BYTES_MAX = 2_000
 DELAYED_EACH = 100
 ROUND_S = 180.0
-SYNC_S = 60.0
-"""Slaves copy tables every ten seconds."""
+SYNC_S = 180.0
+"""Slaves copy tables every ten seconds, those of Apache 5 every minute."""
 
 TRAFFIC_CHECKS: Rows[Pair] = Rows()
 TABLE_CHECKS: Rows[Pair] = Rows()
