@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from interop.apache import CLIENT_VERSION, compile_java, fetch, java_command, prepare_home
@@ -31,7 +32,8 @@ async def java_client(
     version: str, nameserver: str, work: Path, security: Security | None = None
 ) -> AsyncIterator[ClientProcess]:
     home = _home(work / f"java-{version}")
-    classpath = compile_java(SOURCES, fetch("client", version), home / "classes")
+    jars = await asyncio.to_thread(fetch, "client", version)
+    classpath = await asyncio.to_thread(compile_java, SOURCES, jars, home / "classes")
     command = java_command(
         classpath, "ClientDriver", nameserver, home=home, properties=security.java_client() if security else {}
     )
@@ -44,7 +46,8 @@ async def go_client(nameserver: str, work: Path) -> AsyncIterator[ClientProcess]
     home = _home(work / "go")
     binary = home / "driver"
     build = [program("go"), "build", "-o", str(binary), "./driver"]
-    done = subprocess.run(build, cwd=HERE / "go", check=False, capture_output=True, text=True)  # noqa: ASYNC221
+    run = partial(subprocess.run, build, cwd=HERE / "go", check=False, capture_output=True, text=True)
+    done = await asyncio.to_thread(run)
     if done.returncode:
         raise InteropError(f"go build failed:\n{done.stderr}")
     # The client writes its logs and broadcast offsets below the home directory.
@@ -93,7 +96,8 @@ async def admin_shell(
     home = work / f"mqadmin-{version}"
     if security:
         security.write_accounts(home)
-    command = shell_command(home, security.java_client() if security else {}, version)
+    properties = security.java_client() if security else {}
+    command = await asyncio.to_thread(shell_command, home, properties, version)
     async with client_process("mqadmin", command, home / "shell.log") as process:
         yield AdminShell(process, nameserver, asyncio.Lock())
 
