@@ -1,5 +1,5 @@
-"""Runs all interoperability checks (nameserver, brokers and clients in both directions, mqadmin) and writes
-docs/compatibility.md.
+"""Runs all interoperability checks (nameserver, brokers and clients in both directions, mqadmin, masters and slaves)
+and writes docs/compatibility.md.
 
     make interop
 
@@ -16,6 +16,8 @@ from interop.broker.suite import PAIRS, run_suite
 from interop.nameserver import our_nameserver, run_checks
 from interop.page import PAGE, write_page
 from interop.processes import InteropError, exit_on_sigterm
+from interop.replication.suite import PAIRS as PAIRS_OF_BROKERS
+from interop.replication.suite import run_replication
 
 
 def main() -> int:
@@ -25,6 +27,7 @@ def main() -> int:
         tables = run_suite(PAIRS, list(KINDS), work)
         (work / "nameserver").mkdir()
         nameserver = run_checks(our_nameserver, True, work / "nameserver")
+        tables += run_replication(PAIRS_OF_BROKERS, work)
     status = nameserver.finish()
     for table in tables:
         print(f"\n{table.markdown()}")

@@ -168,11 +168,12 @@ def start_broker(
     serialisation: Serialisation = "JSON",
     version: str = SERVER_VERSION,
     properties: Mapping[str, str] = NO_PROPERTIES,
-) -> Iterator[None]:
+) -> Iterator[int]:
+    """Its process id, while it runs."""
     main_class = "org.apache.rocketmq.broker.BrokerStartup"
     properties = {"rocketmq.serialize.type": serialisation, **properties}
-    with _server(version, main_class, "broker", plan.properties(home), home, properties):
-        yield
+    with _server(version, main_class, "broker", plan.properties(home), home, properties) as process_id:
+        yield process_id
 
 
 @contextlib.contextmanager

@@ -14,10 +14,10 @@ JAVA = Path(__file__).resolve().parent / "java"
 SOURCES = [JAVA / "Line.java", JAVA / "MqadminShell.java"]
 
 
-def shell_command(home: Path, properties: Mapping[str, str] | None = None) -> list[str]:
+def shell_command(home: Path, properties: Mapping[str, str] | None = None, version: str = CLIENT_VERSION) -> list[str]:
     """The program that runs one mqadmin command per line of its standard input."""
     prepare_home(home)
-    classpath = compile_java(SOURCES, fetch("client", CLIENT_VERSION), home / "classes")
+    classpath = compile_java(SOURCES, fetch("client", version), home / "classes")
     return java_command(classpath, "MqadminShell", home=home, properties=properties or {})
 
 

@@ -15,6 +15,8 @@ HERE = Path(__file__).resolve().parent
 # As go/go.mod and node/package.json say.
 GO_CLIENT_VERSION = "2.1.2"
 NODE_CLIENT_VERSION = "3.12.0"
+# As pyproject.toml says.
+CPP_CLIENT_VERSION = "0.4.4"
 # The Go program also sends a one-way message and a batch of two.
 GO_EXTRA_MESSAGES = 3
 # Nameserver, topic, how many messages, a directory for files.

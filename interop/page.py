@@ -6,7 +6,7 @@ from pathlib import Path
 
 from interop.apache import CLIENT_VERSION, OLD_CLIENT_VERSION, SERVER_VERSION, VERSION_5
 from interop.broker.table import Table
-from interop.other_clients import GO_CLIENT_VERSION, NODE_CLIENT_VERSION
+from interop.other_clients import CPP_CLIENT_VERSION, GO_CLIENT_VERSION, NODE_CLIENT_VERSION
 from interop.report import Report
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "compatibility.md"
@@ -19,8 +19,9 @@ manually.
 | --- | --- | --- |
 | Apache RocketMQ nameserver and broker | {SERVER_VERSION} and {VERSION_5} | Maven |
 | Apache RocketMQ client for Java, over remoting | {OLD_CLIENT_VERSION}, {CLIENT_VERSION} and {VERSION_5} | Maven |
-| Apache RocketMQ mqadmin | {CLIENT_VERSION} | Maven |
+| Apache RocketMQ mqadmin | {CLIENT_VERSION}, and {VERSION_5} for haStatus | Maven |
 | Apache RocketMQ client for Go | {GO_CLIENT_VERSION} | Go modules |
+| Apache RocketMQ client for C++, in the wheel rocketmq | {CPP_CLIENT_VERSION} | PyPI |
 | ali-ons, a client for Node | {NODE_CLIENT_VERSION} | npm |
 
 A column with two clients says that the first sent and the second consumed. "Two members share the queues" has one of
@@ -28,6 +29,9 @@ each in one group. Where Apache's own client is listed against Apache's own brok
 right. "With ACL and TLS": every request is signed, and the broker takes encrypted connections only. Numbers in
 brackets lead to the reason below the table. A part of this runs in `make test` with the C++ client from PyPI:
 tests/broker/test_server_with_cpp_client.py.
+
+Pairs of brokers are named by the master, then its slave. [Decisions on replication](decisions/replication.md) lists
+where ours differ from Apache's.
 """
 
 DIFFERENCES = Path(__file__).with_name("differences.md")

@@ -100,6 +100,16 @@ def running(
         reader.join(STOP_SECONDS)
 
 
+@contextlib.contextmanager
+def paused(process_id: int) -> Iterator[None]:
+    """The process stands still for the length of the block, with its connections open."""
+    os.kill(process_id, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process_id, signal.SIGCONT)
+
+
 def _copy_output(
     process: subprocess.Popen[bytes],
     ready: str,

@@ -2,11 +2,12 @@
 
 import json
 
-from interop.broker.admin_context import MESSAGES, QUEUES, TOPIC, AdminContext, Rows
+from interop.broker.admin_context import MESSAGES, QUEUES, TOPIC, AdminContext
 from interop.broker.client import NotOffered
+from interop.broker.rows import Rows
 from interop.report import expect
 
-BROKER_COMMANDS = Rows()
+BROKER_COMMANDS: Rows[AdminContext] = Rows()
 
 
 @BROKER_COMMANDS.row("clusterList")

@@ -1,6 +1,6 @@
 """Fixture of the mqadmin checks: a topic with messages and a group that consumes it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,17 +58,3 @@ async def admin_context(servers: Servers, admin: AdminShell, work: Path) -> Asyn
         started = await java.call("consume", inbox="admin", group=GROUP, topic=TOPIC)
         await java.inbox("admin").wait(lambda seen: len(seen) >= MESSAGES, "all messages")
         yield AdminContext(servers, admin, java, started["client_id"], sent, work / "exports")
-
-
-Command = Callable[[AdminContext], Awaitable[object]]
-
-
-class Rows(dict[str, Command]):
-    """Checks by row name, in definition order."""
-
-    def row(self, name: str) -> Callable[[Command], Command]:
-        def register(command: Command) -> Command:
-            self[name] = command
-            return command
-
-        return register

@@ -1,10 +1,11 @@
 """Checks of mqadmin's commands about messages: query, print, send and consume. Some commands use earlier results."""
 
-from interop.broker.admin_context import GROUP, MESSAGES, TOPIC, AdminContext, Rows
+from interop.broker.admin_context import GROUP, MESSAGES, TOPIC, AdminContext
 from interop.broker.check_context import eventually
+from interop.broker.rows import Rows
 from interop.report import expect
 
-MESSAGE_COMMANDS = Rows()
+MESSAGE_COMMANDS: Rows[AdminContext] = Rows()
 
 
 @MESSAGE_COMMANDS.row("queryMsgById")

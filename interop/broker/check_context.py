@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -47,15 +47,7 @@ class CheckContext:
     async def topic(self) -> str:
         """A new topic, known to the nameserver."""
         topic = f"topic_{self.name}"
-        request = UpdateTopic(
-            topic=topic,
-            default_topic="TBW102",
-            read_queue_nums=QUEUES,
-            write_queue_nums=QUEUES,
-            perm=int(Permission.READ_WRITE),
-            topic_filter_type="SINGLE_TAG",
-        )
-        await self.caller.call(self.servers.plan.address, request)
+        await self.caller.call(self.servers.plan.address, create_request(topic))
         await eventually(lambda: self._has_route(topic), f"a route of {topic}")
         return topic
 
@@ -83,6 +75,17 @@ class CheckContext:
         return RunningConsumer(client, inbox, client.inbox(inbox))
 
 
+def create_request(topic: str) -> UpdateTopic:
+    return UpdateTopic(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=QUEUES,
+        write_queue_nums=QUEUES,
+        perm=int(Permission.READ_WRITE),
+        topic_filter_type="SINGLE_TAG",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class RunningConsumer:
     """A started consumer and its inbox."""
@@ -103,6 +106,23 @@ async def eventually(holds: Callable[[], Awaitable[bool]], what: str, timeout_s:
                 await asyncio.sleep(POLL_S)
     except TimeoutError:
         raise CheckFailed(f"{what}: not within {timeout_s:.0f} s") from None
+
+
+async def until_printed(
+    run: Callable[..., Awaitable[str]], expected: Sequence[str], *words: str, timeout_s: float = WAIT_S
+) -> None:
+    """Repeats the mqadmin command until its output contains all expected texts; a failure shows the last output."""
+    printed = ""
+
+    async def is_printed() -> bool:
+        nonlocal printed
+        printed = " ".join((await run(*words)).split())
+        return all(text in printed for text in expected)
+
+    try:
+        await eventually(is_printed, f"{expected} from mqadmin {' '.join(words)}", timeout_s)
+    except CheckFailed as problem:
+        raise CheckFailed(f"{problem}, but:\n{printed[-1500:]}") from None
 
 
 def safe_name(text: str) -> str:

@@ -11,7 +11,7 @@ from interop.apache import CLIENT_VERSION, OLD_CLIENT_VERSION, VERSION_5
 from interop.broker.ariane_client import ArianeClient
 from interop.broker.check_context import CheckContext, safe_name
 from interop.broker.client import Client, ClientPair
-from interop.broker.foreign_clients import AdminShell, go_client, java_client
+from interop.broker.foreign_clients import AdminShell, cpp_client, go_client, java_client
 from interop.broker.kinds import KINDS, Check
 from interop.broker.run_check import run_check
 from interop.broker.servers import Servers
@@ -45,6 +45,9 @@ class Clients:
                 yield client
         elif name == "go":
             async with go_client(self.servers.nameserver, self.work) as process:
+                yield process
+        elif name == "cpp":
+            async with cpp_client(self.servers.nameserver, self.work) as process:
                 yield process
         else:
             version = {"java47": OLD_CLIENT_VERSION, "java4": CLIENT_VERSION, "java5": VERSION_5}[name]

@@ -1,14 +1,17 @@
 """Builds and starts the clients of other vendors (Java, Go) and a long-running mqadmin process."""
 
 import asyncio
+import importlib.util
 import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from interop.apache import compile_java, fetch, java_command, prepare_home
+from interop.apache import CLIENT_VERSION, compile_java, fetch, java_command, prepare_home
 from interop.broker.client_process import ClientProcess, client_process
 from interop.broker.security import Security
 from interop.mqadmin import shell_command
@@ -17,6 +20,7 @@ from interop.processes import InteropError, program
 from interop.report import CheckFailed
 
 HERE = Path(__file__).resolve().parents[1]
+CPP_CLIENT = HERE.parent / "tests" / "clients" / "cpp_client.py"
 SOURCES = [
     HERE / "java" / f"{name}.java"
     for name in ("Line", "ClientDriver", "Credentials", "ProducerCommands", "ConsumerCommands")
@@ -28,7 +32,8 @@ async def java_client(
     version: str, nameserver: str, work: Path, security: Security | None = None
 ) -> AsyncIterator[ClientProcess]:
     home = _home(work / f"java-{version}")
-    classpath = compile_java(SOURCES, fetch("client", version), home / "classes")
+    jars = await asyncio.to_thread(fetch, "client", version)
+    classpath = await asyncio.to_thread(compile_java, SOURCES, jars, home / "classes")
     command = java_command(
         classpath, "ClientDriver", nameserver, home=home, properties=security.java_client() if security else {}
     )
@@ -41,7 +46,8 @@ async def go_client(nameserver: str, work: Path) -> AsyncIterator[ClientProcess]
     home = _home(work / "go")
     binary = home / "driver"
     build = [program("go"), "build", "-o", str(binary), "./driver"]
-    done = subprocess.run(build, cwd=HERE / "go", check=False, capture_output=True, text=True)  # noqa: ASYNC221
+    run = partial(subprocess.run, build, cwd=HERE / "go", check=False, capture_output=True, text=True)
+    done = await asyncio.to_thread(run)
     if done.returncode:
         raise InteropError(f"go build failed:\n{done.stderr}")
     # The client writes its logs and broadcast offsets below the home directory.
@@ -49,6 +55,19 @@ async def go_client(nameserver: str, work: Path) -> AsyncIterator[ClientProcess]
     async with client_process(
         f"Go {GO_CLIENT_VERSION}", [str(binary), nameserver], home / "client.log", environment
     ) as process:
+        yield process
+
+
+@asynccontextmanager
+async def cpp_client(nameserver: str, work: Path) -> AsyncIterator[ClientProcess]:
+    """The wheel is there for Linux x86-64 only."""
+    if importlib.util.find_spec("rocketmq") is None:
+        raise InteropError("the C++ client is not installed: pip install rocketmq")
+    home = _home(work / "cpp")
+    # The client writes its logs and offsets below the home directory.
+    environment = {**os.environ, "HOME": str(home)}
+    command = [sys.executable, str(CPP_CLIENT), nameserver]
+    async with client_process("C++", command, home / "client.log", environment) as process:
         yield process
 
 
@@ -71,13 +90,15 @@ class AdminShell:
 
 
 @asynccontextmanager
-async def admin_shell(nameserver: str, work: Path, security: Security | None = None) -> AsyncIterator[AdminShell]:
-    home = work / "mqadmin"
+async def admin_shell(
+    nameserver: str, work: Path, security: Security | None = None, version: str = CLIENT_VERSION
+) -> AsyncIterator[AdminShell]:
+    home = work / f"mqadmin-{version}"
     if security:
         security.write_accounts(home)
-    async with client_process(
-        "mqadmin", shell_command(home, security.java_client() if security else {}), home / "shell.log"
-    ) as process:
+    properties = security.java_client() if security else {}
+    command = await asyncio.to_thread(shell_command, home, properties, version)
+    async with client_process("mqadmin", command, home / "shell.log") as process:
         yield AdminShell(process, nameserver, asyncio.Lock())
 
 

@@ -1,15 +1,13 @@
 """Checks of operator tasks: reset offsets with mqadmin, query messages, read message traces."""
 
 import time
-from collections.abc import Sequence
 
 from interop.apache import OLD_CLIENT_VERSION
-from interop.broker.check_context import CheckContext, eventually
+from interop.broker.check_context import CheckContext, eventually, until_printed
 from interop.broker.client import Delivery, NotOffered, bodies_of
 from interop.report import CheckFailed, expect_in
 
 COUNT = 8
-PRINTED_S = 30.0
 
 
 async def reset_live(context: CheckContext) -> None:
@@ -32,7 +30,7 @@ async def reset_offline(context: CheckContext) -> None:
     # Before the stop: Apache's client does not wait for running handlers then, so its last commit may miss a message.
     await _until_consumed(context)
     await consumer.stop()
-    await _until_printed(context, ["CODE: 206"], "consumerConnection", "-g", context.group)
+    await until_printed(context.mqadmin, ["CODE: 206"], "consumerConnection", "-g", context.group)
     await _reset(context, topic, began_ms)
     again = await context.consume(topic)
     await again.inbox.wait_bodies(bodies)
@@ -73,7 +71,7 @@ async def trace(context: CheckContext) -> None:
     # Clients before 4.8 do not write the group into the consumption trace.
     group = "" if OLD_CLIENT_VERSION in context.client.name else context.group
     expected = ["Pub", "Sub", group]
-    await _until_printed(context, expected, "queryMsgTraceById", "-i", response["message_id"])
+    await until_printed(context.mqadmin, expected, "queryMsgTraceById", "-i", response["message_id"])
 
 
 def _require_queries(context: CheckContext) -> None:
@@ -98,22 +96,7 @@ async def _reset(context: CheckContext, topic: str, moment_ms: int) -> None:
 
 
 async def _until_consumed(context: CheckContext) -> None:
-    await _until_printed(context, ["Diff Total: 0"], "consumerProgress", "-g", context.group)
-
-
-async def _until_printed(context: CheckContext, expected: Sequence[str], *words: str) -> None:
-    """Repeats the mqadmin command until its output contains all expected texts; a failure shows the last output."""
-    printed = ""
-
-    async def is_printed() -> bool:
-        nonlocal printed
-        printed = await context.mqadmin(*words)
-        return all(text in printed for text in expected)
-
-    try:
-        await eventually(is_printed, f"{expected} from mqadmin {' '.join(words)}", PRINTED_S)
-    except CheckFailed as problem:
-        raise CheckFailed(f"{problem}, but:\n{printed}") from None
+    await until_printed(context.mqadmin, ["Diff Total: 0"], "consumerProgress", "-g", context.group)
 
 
 async def _view(context: CheckContext, kind: str) -> None:

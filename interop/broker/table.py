@@ -1,6 +1,6 @@
 """The result of each check, as a table in the terminal and in docs/compatibility.md."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -29,6 +29,14 @@ class Table:
     def put(self, row: str, column: str, cell: Cell) -> None:
         self.cells[row, column] = cell
         print(f"  {cell.verdict:<11} {column}: {row} ({cell.seconds:.1f} s)", flush=True)
+
+    @classmethod
+    def joined(cls, tables: "Sequence[Table]") -> "Table":
+        """One table of the columns of several."""
+        whole = cls(tables[0].title, tables[0].corner)
+        for table in tables:
+            whole.cells |= table.cells
+        return whole
 
     def failures(self) -> list[str]:
         return [
