@@ -132,6 +132,5 @@ def _copy(running: Running) -> Measured:
         began = time.perf_counter()
         subprocess.run([shutil.which("cp") or "cp", *map(str, full), target], check=True)
         copied_s = time.perf_counter() - began
-    return Measured(
-        "catch-up, as it is", {"mb_per_s": end / copied_s / 1e6}, f"cp of {running.name.split()[0]}'s files"
-    )
+    system = f"cp of {running.name.split()[0]}'s files"
+    return Measured(f"catch-up, {LIMITED}", {"mb_per_s": size / copied_s / 1e6}, system)
