@@ -21,13 +21,14 @@ def until_flat(
 ) -> None:
     """Loads, window by window, until two of them differ by little.
 
-    `load` loads for so many seconds and returns the CPU of the server for a message. `share` is how much of the least
+    `load` loads for so many seconds and returns the CPU of the server for a message. `share` is how much of the
     warm-up a system of RocketMQ's protocol gets.
     """
     least_s = effort.warm_s * (share if running.wire is Wire.ROCKETMQ else COMPILED_SHARE)
+    most_s = effort.warm_max_s * share
     window_s = min(window_s, least_s)
     spent_s, costs = 0.0, list[float]()
-    while spent_s < effort.warm_max_s and (spent_s < least_s or not _is_flat(costs)):
+    while spent_s < most_s and (spent_s < least_s or not _is_flat(costs)):
         costs.append(load(window_s))
         spent_s += window_s
     steady = "" if _is_flat(costs) or effort.is_quick else ", still changing"
