@@ -25,7 +25,7 @@ from ariane.replication.hello import Identity
 from ariane.replication.log_source import LogSource
 from ariane.replication.progress import Acks, AckWaiters, Replicated
 from ariane.replication.settings import ReplicationSettings
-from ariane.replication.slave_link import SlaveLink
+from ariane.replication.slave_link import SharedFrames, SlaveLink
 from ariane.store.service import StoreService
 from ariane.transport.listener import accept_forever, listen, set_options
 from ariane.transport.settings import TlsSettings, TransportSettings
@@ -68,6 +68,7 @@ class Master:
         self.secret = settings.secret()
         self.clock = clock
         self.address = Address("", 0)
+        self.shared = SharedFrames()
         self._networks = settings.allowed_networks
         self._links: dict[SlaveLink, None] = {}  # oldest first
         self._dispatched: dict[SlaveLink, int] = {}
@@ -121,6 +122,7 @@ class Master:
         self._is_pumping = False
         for link in tuple(self._links):
             link.pump()
+        self.shared.clear()
 
     def is_replicated(self, end: int) -> bool:
         """Whether a slave has all records below `end`."""
