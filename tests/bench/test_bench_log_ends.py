@@ -13,14 +13,15 @@ from tests.store.stores import BOOT, HOST, draft, small
 def test_the_end_of_a_log_is_found_in_each_of_its_files(tmp_path: Path) -> None:
     end = LogEnd(tmp_path / "commitlog")
     assert end.read() == 0
-    with MessageStore.open(small(tmp_path), Clock(), HOST, boot=BOOT) as store:
-        log = store.components.commit_log
-        files = set()
-        for number in range(60):
-            store.append([draft(b"x" * (200 + number))])
-            files.add(log.max_offset // 8192)
-            assert end.read() == log.max_offset
+    store = MessageStore.open(small(tmp_path), Clock(), HOST, boot=BOOT)
+    log = store.components.commit_log
+    files = set()
+    for number in range(60):
+        store.append([draft(b"x" * (200 + number))])
+        files.add(log.max_offset // 8192)
+        assert end.read() == log.max_offset
     assert len(files) > 1
+    store.close()
 
 
 def test_a_log_may_begin_with_a_later_file(tmp_path: Path) -> None:

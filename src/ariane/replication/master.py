@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 LINKS_MAX = 64
 _TICK_S_MAX = 1.0
+_GATHER_S = 0.002
+"""How long a link waits for an acknowledgement before it sends the little that is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Master:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = TaskSet()
         self._is_pumping = False
+        self._later: asyncio.TimerHandle | None = None
         self._warnings = RepeatedWarnings(log)
 
     @classmethod
@@ -114,14 +117,25 @@ class Master:
 
     def appended(self) -> None:
         """The log has a new end. Slaves get it when this event-loop iteration is over, all of it at once."""
-        if self._links and not self._is_pumping:
+        if self._links:
+            self.pump_soon()
+
+    def pump_soon(self) -> None:
+        if not self._is_pumping:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump)
 
-    def _pump(self) -> None:
-        self._is_pumping = False
+    def pump_later(self) -> None:
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(_GATHER_S, self._pump, True)
+
+    def _pump(self, is_overdue: bool = False) -> None:
+        if is_overdue:
+            self._later = None
+        else:
+            self._is_pumping = False
         for link in tuple(self._links):
-            link.pump()
+            link.pump(is_overdue=is_overdue)
         self.shared.clear()
 
     def is_replicated(self, end: int) -> bool:
@@ -285,6 +299,8 @@ class Master:
     def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._later is not None:
+            self._later.cancel()
         self._finish(self._waiters.all())
         for link in tuple(self._links):
             link.close()
