@@ -9,6 +9,7 @@ not run through.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.comparison import Comparison
@@ -18,6 +19,7 @@ from bench.profiles import NoProfiler, profiler
 from bench.report.goals import goal_lines
 from bench.report.java_goals import java_goal_lines
 from bench.report.page import read_all, write_page
+from bench.report.replication_goals import replication_goal_lines
 from bench.report.table import table
 from bench.scenarios.catalogue import all_scenarios
 from bench.scenarios.scenario import Effort, Scenario
@@ -29,7 +31,7 @@ QUICK_SCENARIOS = ("java-sends", "sends-async", "batches", "pulls", "push", "pyt
 """One of each kind: every further scenario would start all systems once more."""
 
 
-def options() -> argparse.Namespace:
+def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [scenario.name for scenario in all_scenarios()]
     parser.add_argument("--quick", action="store_true", help="a smoke run of about two minutes; nothing is stored")
@@ -45,11 +47,11 @@ def options() -> argparse.Namespace:
         "--warm", type=float, default=16.0, help="seconds of load before the first measurement, at least"
     )
     parser.add_argument("--warm-max", type=float, default=48.0, help="the same at most, if CPU is not steady before")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main() -> int:
-    args = options()
+def main(words: Sequence[str] | None = None) -> int:
+    args = options(words)
     exit_on_sigterm()
     unknown = set(filter(None, args.peers.split(","))) - set(PEERS)
     if unknown:
@@ -69,7 +71,7 @@ def main() -> int:
     if store:
         print(f"\nreport: {write_page()}")
         outcomes = read_all()
-        print("\n".join(("", *java_goal_lines(outcomes), "", *goal_lines(outcomes))))
+        print("\n".join(("", *java_goal_lines(outcomes), "", *goal_lines(outcomes), *replication_goal_lines(outcomes))))
     return 1 if failed else 0
 
 
@@ -108,8 +110,12 @@ def show(comparison: Comparison, scenario: Scenario, *, store: bool) -> Outcome:
     return outcome
 
 
-if __name__ == "__main__":
+def run_as_program(words: Sequence[str] | None = None) -> None:
     try:
-        sys.exit(main())
+        sys.exit(main(words))
     except (NoProfiler, NoRoom) as error:
         sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    run_as_program()

@@ -94,6 +94,8 @@ class _Run:
     def _together(self, systems: Sequence[System], stack: ExitStack) -> None:
         """All are started and warmed up once, and then take turns."""
         for system, (label, setup) in product(systems, self._scenario.setups(self._effort).items()):
+            if not self._scenario.has_setup(system, label):
+                continue
             with self._or_missing(system.name):
                 contestant = enter(system, label, setup)
                 stack.callback(contestant.close)
@@ -137,6 +139,8 @@ class _Run:
         for number in range(self._outcome.repeats):
             for system in in_turn(systems, number):
                 for label, setup in self._scenario.setups(self._effort).items():
+                    if not self._scenario.has_setup(system, label):
+                        continue
                     with self._or_missing(system.name), started(system, setup) as running, ExitStack() as stack:
                         for measure in self._scenario.begin(running, label, self._effort, stack).values():
                             self._keep(system, measure(), number)

@@ -22,7 +22,8 @@ class Gauge:
         self.requests = 0
         self._waits_ns: list[int] = []
         self._began_s = time.perf_counter()
-        self._server_s, self._own_s = self._server_cpu_s(), time.process_time()
+        self._server_s, self._slaves_s = _cpu_of(self._plan.pids), _cpu_of(self._plan.slave_pids)
+        self._own_s = time.process_time()
 
     def sent(self, begin: int, end: int, now_ns: int) -> None:
         self._sent_at_ns[begin:end] = [now_ns] * (end - begin)
@@ -34,7 +35,8 @@ class Gauge:
 
     def result(self, messages: int, refused: int, first_error: str) -> LoadResult:
         seconds = time.perf_counter() - self._began_s
-        server_s, own_s = self._server_cpu_s() - self._server_s, time.process_time() - self._own_s
+        server_s, own_s = _cpu_of(self._plan.pids) - self._server_s, time.process_time() - self._own_s
+        slaves_s = _cpu_of(self._plan.slave_pids) - self._slaves_s
         waits_us = np.array(self._waits_ns or [0]) / 1000
         p50, p99, p999 = np.percentile(waits_us, (50, 99, 99.9))
         return LoadResult(
@@ -48,7 +50,9 @@ class Gauge:
             p50_us=float(p50),
             p99_us=float(p99),
             p999_us=float(p999),
+            slaves_cpu_s=slaves_s,
         )
 
-    def _server_cpu_s(self) -> float:
-        return sum(cpu_s(pid) for pid in self._plan.pids)
+
+def _cpu_of(pids: Sequence[int]) -> float:
+    return sum(map(cpu_s, pids))

@@ -62,6 +62,8 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Requests a second of an open loop; None: closed loop."""
     pids: tuple[int, ...] = ()
     """Processes whose CPU time is read when measuring begins and ends."""
+    slave_pids: tuple[int, ...] = ()
+    """The same for slaves, by themselves."""
 
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +80,7 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
     p50_us: float
     p99_us: float
     p999_us: float
+    slaves_cpu_s: float = 0.0
 
     @property
     def messages_per_s(self) -> float:

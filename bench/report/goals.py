@@ -110,9 +110,10 @@ def verdict(goal: Goal) -> str:
 
 def goal_lines(outcomes: Outcomes) -> Iterator[str]:
     yield f"{'measure':<52}{'goal':>11}{'reached':>11}  "
-    for goal in goals(outcomes):
-        limit = f"{goal.sign} {goal.limit:,.6g}"
-        reached = (
-            "-" if goal.reached is None else f"{goal.reached:,.3g}" if goal.reached < 100 else f"{goal.reached:,.0f}"
-        )
-        yield f"{goal.measure:<52}{limit:>11}{reached:>11}  {verdict(goal)}"
+    yield from map(line, goals(outcomes))
+
+
+def line(goal: Goal) -> str:
+    limit = f"{goal.sign} {goal.limit:,.6g}"
+    reached = "-" if goal.reached is None else f"{goal.reached:,.3g}" if goal.reached < 100 else f"{goal.reached:,.0f}"
+    return f"{goal.measure:<52}{limit:>11}{reached:>11}  {verdict(goal)}"

@@ -7,6 +7,7 @@ from bench.outcome import RESULTS, Outcome, read
 from bench.report.goals import goal_lines
 from bench.report.java_goals import java_goal_lines
 from bench.report.plots import plots
+from bench.report.replication_goals import replication_goal_lines
 from bench.report.table import table
 from bench.scenarios.catalogue import all_scenarios
 from bench.spark_figures import KEPT, Kept, read_kept
@@ -62,6 +63,7 @@ def part(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
     yield from ("", "Goals with Apache's Java client, from the medians below:", "")
     yield from ("```", *java_goal_lines(outcomes), "```")
     yield from ("", "Other goals:", "", "```", *goal_lines(outcomes), "```")
+    yield from ("", "Goals of masters with slaves:", "", "```", *replication_goal_lines(outcomes), "```")
     for scenario in all_scenarios():
         outcome = outcomes.get(scenario.name)
         if outcome is not None:

@@ -10,6 +10,9 @@ from bench.scenarios.offered_load import OfferedLoad
 from bench.scenarios.pulls import Pulls
 from bench.scenarios.push import Push
 from bench.scenarios.python_clients import PythonClients
+from bench.scenarios.replicated_catch_up import ReplicatedCatchUp
+from bench.scenarios.replicated_lag import ReplicatedLag
+from bench.scenarios.replicated_sends import ReplicatedLatency, ReplicatedSends
 from bench.scenarios.scenario import Scenario
 from bench.scenarios.sends import Sends
 from bench.scenarios.start import Start
@@ -33,4 +36,15 @@ def all_scenarios() -> list[Scenario]:
         Delayed(),
         Start(),
         PythonClients(),
+        *replication_scenarios(),
+    ]
+
+
+def replication_scenarios() -> list[Scenario]:
+    return [
+        ReplicatedSends(Flush.ASYNC),
+        ReplicatedSends(Flush.SYNC),
+        ReplicatedLatency(),
+        ReplicatedLag(),
+        ReplicatedCatchUp(),
     ]

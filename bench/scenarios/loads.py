@@ -17,6 +17,7 @@ def load(running: Running, kind: Kind, *, connections: int, in_flight: int, body
         in_flight=in_flight,
         body_bytes=body_bytes,
         pids=running.servers,
+        slave_pids=running.slave_pids,
         **more,
     )
     return run_load(plan)
@@ -27,9 +28,9 @@ def timed(effort: Effort) -> dict[str, Any]:
     return {"seconds": effort.seconds, "warm_s": effort.seconds / 4}
 
 
-def warm_up(running: Running, effort: Effort, kind: Kind = Kind.SEND, **more: Any) -> None:
+def warm_up(running: Running, effort: Effort, kind: Kind = Kind.SEND, *, share: float = 1.0, **more: Any) -> None:
     plan = {"connections": 16, "in_flight": 16, "body_bytes": 1024} | more
-    until_flat(running, effort, lambda seconds: load(running, kind, seconds=seconds, **plan).server_us)
+    until_flat(running, effort, lambda seconds: load(running, kind, seconds=seconds, **plan).server_us, share=share)
 
 
 def measured(case: str, running: Running, effort: Effort, kind: Kind, **plan: Any) -> Measured:

@@ -93,6 +93,10 @@ class Scenario:
         """A system is started once for each; `begin` gets its key."""
         return {"": Setup()}
 
+    def has_setup(self, system: System, label: str) -> bool:
+        """Whether this system is measured with the setup of this key."""
+        return True
+
     def open(self, stack: ExitStack, effort: Effort) -> None:
         """Starts what all systems of the scenario share; the stack closes it."""
 

@@ -7,17 +7,19 @@ and its settings are those of that script. Memory is not touched beforehand, so 
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.load.plan import Wire
-from bench.systems.broker_files import write_settings
-from bench.systems.system import Missing, Running, Setup
+from bench.systems.broker_files import SlavesFiles, log_directory, write_settings
+from bench.systems.system import Missing, Running, Setup, Slave
 from interop.apache import BROKER_PORT_OFFSETS, JVM_FLAGS, LOGBACK, SERVER_VERSION, fetch
 from interop.processes import InteropError, free_port, program, running
 
 HEAP = ("-Xms2g", "-Xmx2g", "-Xmn1g")
+SLAVE_HEAP = ("-Xms1g", "-Xmx1g", "-Xmn512m")
 NAMESERVER_HEAP = ("-Xms256m", "-Xmx256m")
 COLLECTOR = (
     "-XX:+UseG1GC",
@@ -63,7 +65,10 @@ class Apache:
         with (
             self._server("namesrv.NamesrvStartup", NAMESERVER_HEAP, name_settings, home / "namesrv") as names,
             self._server("broker.BrokerStartup", (*HEAP, *COLLECTOR), settings, home / "broker") as broker,
+            ExitStack() as stack,
         ):
+            files = SlavesFiles(home, "bench-a", nameserver, setup)
+            start_slave = partial(self._slave, files)
             yield Running(
                 name=self.name,
                 wire=self.wire,
@@ -72,7 +77,17 @@ class Apache:
                 others=(names,),
                 nameserver=nameserver,
                 ready_s=time.perf_counter() - began,
+                log=log_directory(home),
+                slaves=tuple(stack.enter_context(start_slave(number + 1)) for number in range(setup.slaves)),
+                start_slave=start_slave,
             )
+
+    @contextmanager
+    def _slave(self, slaves: SlavesFiles, number: int) -> Iterator[Slave]:
+        files = slaves.of(number)
+        heap = (*SLAVE_HEAP, *COLLECTOR)
+        with self._server("broker.BrokerStartup", heap, files.settings, files.directory / "broker") as pid:
+            yield Slave(pid=pid, address=f"127.0.0.1:{files.port}", log=log_directory(files.directory))
 
     @contextmanager
     def _server(self, main_class: str, heap: Sequence[str], settings: Path, home: Path) -> Iterator[int]:
@@ -88,7 +103,7 @@ class Apache:
 def _write_log_settings(home: Path) -> None:
     """The servers need these files to start; only warnings are logged, less than with Apache's own file."""
     conf = home / "conf"
-    conf.mkdir(parents=True)
+    conf.mkdir(parents=True, exist_ok=True)
     for kind in ("namesrv", "broker"):
         (conf / f"logback_{kind}.xml").write_text(LOGBACK)
         (conf / f"rmq.{kind}.logback.xml").write_text(LOGBACK)

@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import ariane
 from bench.load.plan import Wire
-from bench.systems.broker_files import write_settings
-from bench.systems.system import Running, Setup
+from bench.systems.broker_files import SlavesFiles, log_directory, write_settings
+from bench.systems.system import Running, Setup, Slave
 from interop.apache import BROKER_PORT_OFFSETS
 from interop.processes import free_port, running
 
@@ -45,6 +46,8 @@ class Ariane:
             names = stack.enter_context(_command(home / "namesrv.log", *words))
             ports = [free_port(BROKER_PORT_OFFSETS) for _ in range(self.brokers)]
             pids = [stack.enter_context(_broker(self.python, home, nameserver, port, setup)) for port in ports]
+            ready_s = time.perf_counter() - began
+            start_slave = partial(_slave, self.python, SlavesFiles(home, _name(ports[0]), nameserver, setup), setup)
             yield Running(
                 name=self.name,
                 wire=self.wire,
@@ -52,7 +55,10 @@ class Ariane:
                 servers=tuple(pids),
                 others=(names,),
                 nameserver=nameserver,
-                ready_s=time.perf_counter() - began,
+                ready_s=ready_s,
+                log=log_directory(_directory(home, ports[0])),
+                slaves=tuple(stack.enter_context(start_slave(number + 1)) for number in range(setup.slaves)),
+                start_slave=start_slave,
             )
 
 
@@ -88,12 +94,34 @@ class ArianeUp:
 
 @contextmanager
 def _broker(python: str, home: Path, nameserver: str, port: int, setup: Setup) -> Iterator[int]:
-    directory = home / f"broker-{port}"
+    directory = _directory(home, port)
     directory.mkdir(parents=True)
-    settings = write_settings(directory, f"bench-{port}", nameserver, port, setup)
+    settings = write_settings(directory, _name(port), nameserver, port, setup)
     words = (python, "broker", "-c", str(settings))
-    with _command(directory / "broker.log", *words, more=setup.environment) as pid:
+    with _command(directory / "broker.log", *words, more=_environment(setup)) as pid:
         yield pid
+
+
+@contextmanager
+def _slave(python: str, slaves: SlavesFiles, setup: Setup, number: int) -> Iterator[Slave]:
+    files = slaves.of(number)
+    words = (python, "broker", "-c", str(files.settings))
+    with _command(files.directory / "broker.log", *words, more=_environment(setup)) as pid:
+        yield Slave(pid=pid, address=f"127.0.0.1:{files.port}", log=log_directory(files.directory))
+
+
+def _directory(home: Path, port: int) -> Path:
+    return home / f"broker-{port}"
+
+
+def _name(port: int) -> str:
+    return f"bench-{port}"
+
+
+def _environment(setup: Setup) -> tuple[tuple[str, str], ...]:
+    if setup.catch_up_mib_s is None:
+        return setup.environment
+    return (*setup.environment, ("ARIANE_BROKER__REPLICATION__CATCH_UP_MIB_S", f"{setup.catch_up_mib_s:g}"))
 
 
 @contextmanager

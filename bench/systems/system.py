@@ -1,5 +1,6 @@
 """The interface of a system under test: preparation, start, and its processes."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +36,22 @@ class Setup:
     queues: int = 8
     environment: tuple[tuple[str, str], ...] = ()
     """Settings of Ariane that Apache does not have and does not need."""
+    role: str = ""
+    """brokerRole of a master that has slaves, or gets them later; RocketMQ's systems only."""
+    slaves: int = 0
+    """Started with their master."""
+    catch_up_mib_s: float | None = None
+    """A limit that only Ariane has; None: its default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slave:
+    """A running slave."""
+
+    pid: int
+    address: str
+    log: Path
+    """The directory of its commit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +69,20 @@ class Running:
     nameserver: str = ""
     ready_s: float = 0.0
     """From the first command to the last server that says it is ready."""
+    log: Path | None = None
+    """The directory of the first broker's commit log; RocketMQ's systems only."""
+    slaves: tuple[Slave, ...] = ()
+    """Of the first broker."""
+    start_slave: Callable[[int], AbstractContextManager[Slave]] | None = None
+    """Runs the slave of this number for the length of a block, on the store that it left the last time."""
+
+    @property
+    def slave_pids(self) -> tuple[int, ...]:
+        return tuple(slave.pid for slave in self.slaves)
 
     @property
     def all_pids(self) -> tuple[int, ...]:
-        return (*self.servers, *self.others)
+        return (*self.servers, *self.slave_pids, *self.others)
 
     def cpu_s(self) -> float:
         return sum(map(cpu_s, self.servers))

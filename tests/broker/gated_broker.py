@@ -10,6 +10,7 @@ from ariane.broker.components import Components
 from ariane.broker.server import dispatcher_of
 from ariane.clock import Clock
 from ariane.model.topic import TopicConfig
+from ariane.replication.role import Replication
 from ariane.rpc.caller import Caller
 from ariane.store.append.draft import Appended, Draft
 from ariane.store.consume_queue.gate import Gate
@@ -69,7 +70,7 @@ async def gated_broker(tmp_path: Path, clock: Clock | None = None, **settings: A
     clock, failures = clock or Clock(), list[Exception]()
     chosen = broker_settings(tmp_path, **settings)
     async with Components.open(chosen, clock, STORE_HOST, gated=True) as parts, caller() as client:
-        dispatcher = dispatcher_of(parts)
+        dispatcher = dispatcher_of(parts, Replication())
         parts.topics.put(TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4))
         await parts.topics.saved()
         receive, fast_path = dispatcher.receive, dispatcher.fast_path

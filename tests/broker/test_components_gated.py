@@ -155,7 +155,7 @@ async def test_statistics_of_consumers_and_metrics_count_what_is_confirmed(tmp_p
 
 async def _lag(broker: GatedBroker) -> int:
     """Of queue 0; in the others the group has no offset, so nothing counts."""
-    exposition = await MetricsCollector(broker.parts).collect()
+    exposition = await MetricsCollector(broker.parts, Replication()).collect()
     (line,) = [
         line
         for line in exposition.text().decode().splitlines()

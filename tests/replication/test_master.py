@@ -20,7 +20,7 @@ from ariane.replication.frames import (
     hello_bytes,
     native_report,
 )
-from ariane.replication.hello import Hello, Welcome, decoded, new_challenge
+from ariane.replication.hello import Hello, Welcome, decoded, new_challenge, slave_proof
 from ariane.replication.master import LINKS_MAX, LOST_MAX, Master
 from ariane.replication.progress import Replicated
 from ariane.replication.settings import ReplicationSettings
@@ -262,6 +262,83 @@ async def test_a_slave_that_reports_before_it_is_welcome_is_closed(tmp_path: Pat
         writer.write(MAGIC + hello_bytes(hello.to_bytes()) + hello_bytes(b"") + native_report(Report(0)))
         assert await is_closed(reader)
         assert not master.slaves()
+
+
+async def introduce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, member: int = 1) -> None:
+    """As an empty slave of Ariane, until it is welcome."""
+    hello = Hello(
+        cluster="DefaultCluster", group="broker-a", member=member, file_size=FILE_BYTES, min=0, end=0, tail=(0, 0),
+        challenge=new_challenge(),
+    ).to_bytes()  # fmt: skip
+    writer.write(MAGIC + hello_bytes(hello))
+    challenge, _ = [await introduction(reader), await introduction(reader)]
+    writer.write(hello_bytes(slave_proof(None, hello, challenge)))
+    assert decoded(Welcome, await introduction(reader)).refused is None
+
+
+async def introduction(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(PATIENCE_S):
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+
+async def test_what_comes_while_an_acknowledgement_is_on_its_way_is_one_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ariane.replication.master._GATHER_S", 3600.0)
+    async with (
+        running_store(tmp_path / "master") as service,
+        a_master(service) as master,
+        peer_of(master) as (reader, writer),
+    ):
+        await introduce(reader, writer)
+        first_end = put(service.store, draft(b"first"))[0].end
+        (first,) = await frames_until(reader, first_end, native=True)
+        assert first[1:] == (0, log_bytes(service.store))
+        for number in range(5):
+            end = put(service.store, draft(b"%d" % number))[0].end
+            await asyncio.sleep(0)  # an iteration of the event loop each
+        assert master.slaves()[0].sent_to == first_end
+        writer.write(native_report(Report(first_end)))
+        (second,) = await frames_until(reader, end, native=True)
+        assert second[1:] == (first_end, log_bytes(service.store)[first_end:])
+
+
+async def test_what_is_new_is_sent_in_a_moment_even_if_nothing_is_acknowledged(tmp_path: Path) -> None:
+    async with (
+        running_store(tmp_path / "master") as service,
+        a_master(service) as master,
+        peer_of(master) as (reader, writer),
+    ):
+        await introduce(reader, writer)
+        first_end = put(service.store, draft(b"first"))[0].end
+        await frames_until(reader, first_end, native=True)
+        end = put(service.store, draft(b"second"))[0].end
+        (frame,) = await frames_until(reader, end, native=True)
+        assert frame[1:] == (first_end, log_bytes(service.store)[first_end:])
+
+
+async def test_slaves_at_one_place_all_get_the_log(tmp_path: Path) -> None:
+    async with (
+        running_store(tmp_path / "master") as service,
+        a_master(service) as master,
+        peer_of(master) as first,
+        peer_of(master) as second,
+        peer_of(master) as (classic_reader, classic_writer),
+    ):
+        before = put(service.store, draft(b"before"))[0].end
+        for member, pair in ((1, first), (2, second)):
+            await introduce(*pair, member)
+            await frames_until(pair[0], before, native=True)
+            pair[1].write(native_report(Report(before)))
+        classic_writer.write(classic_report(before))
+        await until(lambda: len(master.slaves()) == 3)
+        await until(lambda: all(slave.behind_bytes == 0 for slave in master.slaves()))
+        end = put(service.store, draft(b"behind"))[0].end
+        got = [await frames_until(reader, end, native=True) for reader, _ in (first, second)]
+        got.append(await frames_until(classic_reader, end))
+        assert [[frame[1:] for frame in frames] for frames in got] == [
+            [(before, log_bytes(service.store)[before:])]
+        ] * 3
 
 
 async def test_a_native_slave_without_the_secret_learns_nothing(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from ariane.replication.history import LogHistory
 from ariane.replication.log_source import LogSource
 from ariane.replication.progress import Acks, AckWaiters, Replicated
 from ariane.replication.settings import ReplicationSettings
-from ariane.replication.slave_link import SlaveLink
+from ariane.replication.slave_link import SharedFrames, SlaveLink
 from ariane.store.service import StoreService
 from ariane.transport.listener import accept_forever, listen, set_options
 from ariane.transport.settings import TlsSettings, TransportSettings
@@ -38,6 +38,8 @@ LINKS_MAX = 64
 LOST_MAX = 16
 LOST_FOR_S = 86_400.0
 _TICK_S_MAX = 1.0
+_GATHER_S = 0.002
+"""How long a link waits for an acknowledgement before it sends the little that is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class Master:
         self.secret = settings.secret()
         self.clock = clock
         self.address = Address("", 0)
+        self.shared = SharedFrames()
         self._networks = settings.allowed_networks
         self._links: dict[SlaveLink, None] = {}  # oldest first
         self._dispatched: dict[SlaveLink, int] = {}
@@ -102,6 +105,7 @@ class Master:
         self._tasks = TaskSet()
         self._is_pumping = False
         self._progress = asyncio.Event()
+        self._later: asyncio.TimerHandle | None = None
         self._warnings = RepeatedWarnings(log)
 
     @classmethod
@@ -141,14 +145,26 @@ class Master:
 
     def appended(self) -> None:
         """The log has a new end. Slaves get it when this event-loop iteration is over, all of it at once."""
-        if self._links and not self._is_pumping:
+        if self._links:
+            self.pump_soon()
+
+    def pump_soon(self) -> None:
+        if not self._is_pumping:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump)
 
-    def _pump(self) -> None:
-        self._is_pumping = False
+    def pump_later(self) -> None:
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(_GATHER_S, self._pump, True)
+
+    def _pump(self, is_overdue: bool = False) -> None:
+        if is_overdue:
+            self._later = None
+        else:
+            self._is_pumping = False
         for link in tuple(self._links):
-            link.pump()
+            link.pump(is_overdue=is_overdue)
+        self.shared.clear()
 
     def is_replicated(self, end: int) -> bool:
         """Whether a slave has all records below `end`."""
@@ -363,6 +379,8 @@ class Master:
     def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._later is not None:
+            self._later.cancel()
         self._finish(self._waiters.all())
         for link in tuple(self._links):
             link.close()

@@ -54,6 +54,26 @@ _COLD_READ_BYTES = 1 * MiB
 _BUFFERED_BYTES_MAX = 4 * MiB
 
 
+class SharedFrames:
+    """The frames that a link has just sent, for the other links at the same place: they are joined and their checksums
+    computed once for all slaves."""
+
+    def __init__(self) -> None:
+        self._place: tuple[object, ...] | None = None
+        self._data = b""
+        self._sent_to = 0
+
+    def at(self, *place: object) -> tuple[bytes, int] | None:
+        """The frames, and where the log goes on behind them."""
+        return (self._data, self._sent_to) if place == self._place else None
+
+    def put(self, data: bytes, sent_to: int, *place: object) -> None:
+        self._place, self._data, self._sent_to = place, data, sent_to
+
+    def clear(self) -> None:
+        self._place, self._data = None, b""
+
+
 class LinkOwner(Protocol):
     """The master (master.py)."""
 
@@ -62,6 +82,13 @@ class LinkOwner(Protocol):
     identity: Identity
     secret: bytes | None
     clock: Clock
+    shared: "SharedFrames"
+
+    def pump_soon(self) -> None:
+        """Calls `pump` of all links when this event-loop iteration ends."""
+
+    def pump_later(self) -> None:
+        """Calls `pump` of all links in a moment, even if nothing is acknowledged until then."""
 
     def reported(self, link: "SlaveLink", report: Report) -> None:
         """A valid report: the slave counts from now on."""
@@ -105,6 +132,7 @@ class SlaveLink(asyncio.Protocol):
         self.bytes_per_s = 0
         """How fast it was sent in the last second or so."""
         self._measured_to, self._measured_at = 0, self._received_at
+        self._acknowledged = 0
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
@@ -259,8 +287,11 @@ class SlaveLink(asyncio.Protocol):
                 raise FrameError(f"it reported {report.end}, but only {self.sent_to} was sent: it is not a slave")
             else:
                 self._owner.reported(self, report)
+                self._acknowledged = report.end
             if not self.is_open:
                 return
+        if self.is_streaming and self._acknowledged == self.sent_to < self._source.end:
+            self._owner.pump_soon()
 
     def _begin_classic(self, report: Report) -> None:
         source = self._source
@@ -276,7 +307,7 @@ class SlaveLink(asyncio.Protocol):
         self._begin(begin, report)
 
     def _begin(self, begin: int, report: Report) -> None:
-        self.started_at = self.sent_to = self._measured_to = begin
+        self.started_at = self.sent_to = self._acknowledged = self._measured_to = begin
         self.is_streaming = True
         log.info("slave connected", extra={"slave": self.peer, "id": self.member, "from": begin})
         self._owner.reported(self, report)
@@ -284,30 +315,52 @@ class SlaveLink(asyncio.Protocol):
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
-    def pump(self) -> None:
-        """Sends what is new, as far as the slave reads it. Called after appends, and by itself until all is sent."""
+    def pump(self, *, is_overdue: bool = False) -> None:
+        """Sends what is new, as far as the slave reads it. Called after appends, and by itself until all is sent.
+
+        One of Ariane gets little only when it has acknowledged the rest, or when that takes long (`is_overdue`): so
+        what arrives meanwhile is one frame, as with a group commit. It costs both ends less, and an idle slave gets a
+        message at once."""
         if not self.is_streaming or self._is_catching_up or not self._writable.is_set():
             return
         source = self._source
         if self.sent_to >= source.end:
             return
+        if not is_overdue and self._may_wait():
+            self._owner.pump_later()
+            return
         if self.sent_to < source.cached_from:
             self._is_catching_up = True
             self._owner.spawn(self._catch_up())
             return
-        pieces: list[bytes | memoryview] = []
-        size, end = 0, source.end
-        while self.sent_to < end and size < _WRITE_BYTES:
-            body = source.cached(self.sent_to, self._batch_bytes)
-            if not body:
-                self._close_as_deleted()
-                return
-            pieces += (self._head(body), body)
-            size += len(body)
-            self.sent_to += len(body)
-        self._write(b"".join(pieces))
+        end = source.end
+        place = self.sent_to, end, self._batch_bytes, self.is_native
+        data, self.sent_to = self._owner.shared.at(*place) or self._cached_frames(end)
+        if not data:
+            self._close_as_deleted()
+            return
+        self._owner.shared.put(data, self.sent_to, *place)
+        self._write(data)
         if self.sent_to < end:
             asyncio.get_running_loop().call_soon(self.pump)
+
+    def _may_wait(self) -> bool:
+        """Whether an acknowledgement is on its way, and what is new does not fill a frame."""
+        is_in_flight = self._acknowledged < self.sent_to
+        return is_in_flight and self.is_native and self._source.end - self.sent_to < NATIVE_BODY_BYTES_MAX
+
+    def _cached_frames(self, end: int) -> tuple[bytes, int]:
+        """Frames of what is new up to `end`, and where the log goes on behind them; none when its file is gone."""
+        pieces: list[bytes | memoryview] = []
+        at, size, size_max = self.sent_to, 0, self._batch_bytes
+        while at < end and size < _WRITE_BYTES:
+            body = self._source.cached(at, size_max)
+            if not body:
+                return b"", self.sent_to
+            pieces += (self._head(at, body), body)
+            size += len(body)
+            at += len(body)
+        return b"".join(pieces), at
 
     async def _catch_up(self) -> None:
         try:
@@ -336,23 +389,23 @@ class SlaveLink(asyncio.Protocol):
         pieces: list[bytes | memoryview] = []
         for at in range(0, len(data), self._batch_bytes):
             body = data[at : at + self._batch_bytes]
-            pieces += (self._head(body), body)
+            pieces += (self._head(self.sent_to, body), body)
             self.sent_to += len(body)
         self._write(b"".join(pieces))
 
     def _send_heartbeat(self) -> None:
         if self.is_streaming and self._writable.is_set():
-            self._write(self._head(b""))
+            self._write(self._head(self.sent_to, b""))
 
     @property
     def _batch_bytes(self) -> int:
         return NATIVE_BODY_BYTES_MAX if self.is_native else self._settings.batch_bytes
 
-    def _head(self, body: bytes | memoryview) -> bytes:
+    def _head(self, offset: int, body: bytes | memoryview) -> bytes:
         if not self.is_native:
-            return classic_frame_head(self.sent_to, len(body))
+            return classic_frame_head(offset, len(body))
         kind = Kind.DATA if body else Kind.HEARTBEAT
-        return native_frame_head(kind, self.sent_to, body, self._source.end)
+        return native_frame_head(kind, offset, body, self._source.end)
 
     def _write(self, data: bytes) -> None:
         if self.is_open:  # uvloop would raise on a closed transport
