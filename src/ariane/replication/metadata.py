@@ -1,14 +1,20 @@
 """What is not in the log: a slave asks its master for topics, groups and offsets, every ten seconds, as Apache's does.
 
+Progress - offsets of groups, of delay levels, of the timer - says that something is done, and what was done is in the
+log: a delayed message in its own topic, a failed one in a retry topic. A slave whose log does not have that yet would,
+as a master, never do it. So it also asks where the master's log ended then, and takes the progress over only when its
+own log has come so far.
+
 It also asks who the master is before it follows it: a master of another cluster, name or file size is not followed, and
 only one that is known to be of Ariane gets the native protocol (frames.py says why).
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from ariane.clock import Clock
 from ariane.errors import ArianeError, RequestFailed, TransportError
@@ -19,19 +25,70 @@ from ariane.replication.settings import ReplicationSettings
 from ariane.replication.slave import MasterTarget
 from ariane.rpc.caller import Caller
 from ariane.settings.properties_file import read_properties
-from ariane.wire.requests.brokers import GetBrokerSettings
+from ariane.wire.fields import Request, Response
+from ariane.wire.requests.brokers import GetBrokerSettings, GetRuntimeInfo
 from ariane.wire.requests.groups import GetGroupTable, GroupTable
-from ariane.wire.requests.offsets import GetAllConsumerOffsets, GetAllDelayOffsets
+from ariane.wire.requests.offsets import (
+    TIMER_PROGRESS,
+    GetAllConsumerOffsets,
+    GetAllDelayOffsets,
+    GetTimerProgress,
+    TimerProgressResponse,
+)
 from ariane.wire.requests.topics import GetTopicTable, TopicTable
 
 log = logging.getLogger(__name__)
+
+A = TypeVar("A", bound=Response)
 
 FIRST_SYNC_S = 3.0
 SYNC_INTERVAL_S = 10.0
 _TIMEOUT_S = 3.0
 
+_LOG_END_KEY = "commitLogMaxOffset"
+
 VERSION_KEY = "arianeReplicationVersion"
 """Among the settings that a broker of Ariane shows; Apache's has none of this name."""
+
+
+class Progress(NamedTuple):
+    """Of a master; None for what could not be asked."""
+
+    is_of_ours: bool
+    """Whether the master is known to be a broker of Ariane: then offsets that consumers committed here never go back.
+    In Apache, they are overwritten."""
+    offsets: Mapping[str, Mapping[int, int]] | None = None
+    """Of groups, by "topic@group" and queue."""
+    delays: Mapping[int, int] | None = None
+    timer: TimerProgressResponse | None = None
+
+
+class HeldProgress:
+    """Progress of the master, with the end of its log, until our log has come so far. The first and the newest are
+    held: a slave that is always a little behind takes over one after the other."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, Progress]] = []
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def put(self, log_end: int, progress: Progress) -> None:
+        self._held = [*self._held[:1], (log_end, progress)]
+
+    def is_reached(self, position: int) -> bool:
+        return bool(self._held) and self._held[0][0] <= position
+
+    def take(self, position: int) -> Progress | None:
+        """The newest that `position` has reached; it and what is older is not held any more."""
+        reached = [progress for log_end, progress in self._held if log_end <= position]
+        self._held = [held for held in self._held if held[0] > position]
+        return reached[-1] if reached else None
+
+
+class FollowedLog(Protocol):
+    @property
+    def dispatched_to(self) -> int: ...
 
 
 class Tables(NamedTuple):
@@ -39,9 +96,7 @@ class Tables(NamedTuple):
 
     copy_topics: Callable[[TopicTable], Awaitable[None]]
     copy_groups: Callable[[GroupTable], Awaitable[None]]
-    copy_offsets: Callable[[Mapping[str, Mapping[int, int]], bool], None]
-    """With whether offsets only move forward."""
-    copy_delay_offsets: Callable[[Mapping[int, int]], Awaitable[None]]
+    copy_progress: Callable[["Progress"], Awaitable[None]]
 
 
 class MasterDirectory:
@@ -104,56 +159,113 @@ def _problem(facts: dict[str, str], ours: Identity) -> str | None:
 class MetadataSync:
     """Open it with `async with MetadataSync.open(...)`."""
 
-    def __init__(self, directory: MasterDirectory, caller: Caller, tables: Tables) -> None:
+    def __init__(self, directory: MasterDirectory, caller: Caller, tables: Tables, following: FollowedLog) -> None:
         self._directory = directory
         self._caller = caller
         self._tables = tables
+        self._following = following
+        self._held = HeldProgress()
+        self._reached = asyncio.Event()
+        self._settling = asyncio.Lock()
         self._warnings = RepeatedWarnings(log)
         self.synced = 0
-        """How many times everything was copied."""
+        """How many times the master has answered everything."""
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, directory: MasterDirectory, caller: Caller, tables: Tables, clock: Clock
+        cls, directory: MasterDirectory, caller: Caller, tables: Tables, following: FollowedLog, clock: Clock
     ) -> AsyncIterator["MetadataSync"]:
-        sync = cls(directory, caller, tables)
-        async with background(partial(every, clock, SYNC_INTERVAL_S, sync.run, FIRST_SYNC_S)):
-            yield sync
+        sync = cls(directory, caller, tables, following)
+        try:
+            async with background(partial(every, clock, SYNC_INTERVAL_S, sync.run, FIRST_SYNC_S), sync._settle_forever):
+                yield sync
+        finally:
+            await sync.settle()
 
     async def run(self) -> None:
-        """Copies everything once. What fails is tried again the next time, and does not stop the rest."""
+        """Asks for everything once. What fails is asked for again the next time, and does not stop the rest."""
         address = self._directory.master_address
         if address is None:
             return
-        steps: dict[str, Callable[[str], Awaitable[None]]] = {
-            "topics": self._copy_topics,
-            "consumer offsets": self._copy_offsets,
-            "delay offsets": self._copy_delay_offsets,
-            "groups": self._copy_groups,
-        }
-        failed = 0
-        for what, step in steps.items():
-            try:
-                await step(address)
-            except ArianeError as error:
-                failed += 1
-                fields = {"what": what, "master": address, "reason": str(error)}
-                self._warnings.warning("not copied from the master", what, fields)
-        self.synced += not failed
+        is_ours = self._directory.is_ours
+        failed = self._warnings_of(address)
+        topics = await failed.ask("topics", GetTopicTable(with_deletions=True if is_ours else None))
+        if topics is not None:
+            await failed.attempt("topics", self._tables.copy_topics(topics.body))
+        offsets = await failed.ask("consumer offsets", GetAllConsumerOffsets())
+        delays = await failed.ask("delay offsets", GetAllDelayOffsets())
+        timer = await failed.ask("progress of the timer", GetTimerProgress()) if is_ours else None
+        log_end = await self._log_end(failed)  # after them: the log has what they rest on
+        groups = await failed.ask("groups", GetGroupTable())
+        if groups is not None:
+            await failed.attempt("groups", self._tables.copy_groups(groups.body))
+        if log_end is not None:
+            progress = Progress(
+                is_ours,
+                None if offsets is None else offsets.body.offset_table,
+                None if delays is None else delays.body.offset_table,
+                timer if timer is not None and len(timer.body) >= TIMER_PROGRESS.size else None,
+            )
+            self._held.put(log_end, progress)
+        self.synced += not failed.number
+        await self.settle()
 
-    async def _copy_topics(self, address: str) -> None:
-        await self._tables.copy_topics((await self._caller.call(address, GetTopicTable(), _TIMEOUT_S)).body)
+    async def _log_end(self, failed: "_Asking") -> int | None:
+        info = await failed.ask("end of the log", GetRuntimeInfo())
+        text = "" if info is None else info.body.table.get(_LOG_END_KEY, "")
+        if info is not None and not (text.isascii() and text.isdigit()):
+            failed.warn("end of the log", f"{_LOG_END_KEY} is {text[:40]!r}")
+            return None
+        return int(text) if text else None
 
-    async def _copy_groups(self, address: str) -> None:
-        await self._tables.copy_groups((await self._caller.call(address, GetGroupTable(), _TIMEOUT_S)).body)
+    def _warnings_of(self, address: str) -> "_Asking":
+        return _Asking(self._caller, address, self._warnings)
 
-    async def _copy_offsets(self, address: str) -> None:
-        """Between two of ours an offset never goes back: consumers of the slave may be further than the master knows.
-        In Apache, what they committed here is overwritten."""
-        response = await self._caller.call(address, GetAllConsumerOffsets(), _TIMEOUT_S)
-        self._tables.copy_offsets(response.body.offset_table, self._directory.is_ours)
+    # --- taking over progress ---------------------------------------------------------------------------------------
 
-    async def _copy_delay_offsets(self, address: str) -> None:
-        response = await self._caller.call(address, GetAllDelayOffsets(), _TIMEOUT_S)
-        await self._tables.copy_delay_offsets(response.body.offset_table)
+    def dispatched(self) -> None:
+        """Our log has more records. Called often."""
+        if self._held.is_reached(self._following.dispatched_to):
+            self._reached.set()
+
+    async def settle(self) -> None:
+        """Takes over what our log has reached."""
+        async with self._settling:
+            progress = self._held.take(self._following.dispatched_to)
+            if progress is not None:
+                await self._warnings_of("").attempt("progress", self._tables.copy_progress(progress))
+
+    async def _settle_forever(self) -> None:
+        while True:
+            await self._reached.wait()
+            self._reached.clear()
+            await self.settle()
+
+
+class _Asking:
+    """Asks the master, and counts and logs what fails."""
+
+    def __init__(self, caller: Caller, address: str, warnings: RepeatedWarnings) -> None:
+        self._caller = caller
+        self._address = address
+        self._warnings = warnings
+        self.number = 0
+
+    async def ask(self, what: str, request: Request[A]) -> A | None:
+        try:
+            return await self._caller.call(self._address, request, _TIMEOUT_S)
+        except ArianeError as error:
+            self.warn(what, str(error))
+            return None
+
+    async def attempt(self, what: str, copying: Awaitable[None]) -> None:
+        try:
+            await copying
+        except ArianeError as error:
+            self.warn(what, str(error))
+
+    def warn(self, what: str, reason: str) -> None:
+        self.number += 1
+        fields = {"what": what, "master": self._address, "reason": reason}
+        self._warnings.warning("not copied from the master", what, fields)

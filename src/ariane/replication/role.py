@@ -73,7 +73,7 @@ class ReplicationRole:
             caller = Caller(pool, signer=self._signer())
             directory = MasterDirectory(caller, self.settings, self.identity)
             async with (
-                MetadataSync.open(directory, caller, tables, self.clock) as metadata,
+                MetadataSync.open(directory, caller, tables, following, self.clock) as metadata,
                 Slave.open(
                     following,
                     self.settings,
@@ -81,6 +81,7 @@ class ReplicationRole:
                     member,
                     directory.find,
                     self.clock,
+                    dispatched=metadata.dispatched,
                     transport=self.transport,
                     tls=self.tls,
                 ) as slave,

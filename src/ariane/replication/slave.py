@@ -73,8 +73,10 @@ class Slave:
         clock: Clock,
         transport: TransportSettings,
         tls: ssl.SSLContext | None,
+        dispatched: Callable[[], None],
     ) -> None:
         self.log = following
+        self._dispatched = dispatched
         self._settings = settings
         self._identity = identity
         self._member = member
@@ -102,12 +104,11 @@ class Slave:
         *,
         transport: TransportSettings | None = None,
         tls: TlsSettings | None = None,
+        dispatched: Callable[[], None] = lambda: None,
     ) -> AsyncIterator["Slave"]:
-        """Follows the master while the body runs."""
-        context = _context(settings, tls or TlsSettings())
-        slave = cls(
-            following, settings, identity, member, find_master, clock, transport or TransportSettings(), context
-        )
+        """Follows the master while the body runs. `dispatched` is called when consumers can read more."""
+        context, transport = _context(settings, tls or TlsSettings()), transport or TransportSettings()
+        slave = cls(following, settings, identity, member, find_master, clock, transport, context, dispatched)
         tick_s = min(_TICK_S_MAX, settings.heartbeat_interval_s / 2, settings.housekeeping_interval_s / 4)
         jobs = slave._follow_forever, slave._dispatch_forever, partial(every, clock, tick_s, slave._tick, tick_s)
         try:
@@ -187,6 +188,7 @@ class Slave:
             has_more = True
             while has_more:
                 has_more = self.log.dispatch()
+                self._dispatched()
                 await asyncio.sleep(0)
 
 
