@@ -75,10 +75,14 @@ class Gate:
             task.add_done_callback(self._tasks.discard)
 
     async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        while data := await source.read(65_536):
-            await self._open.wait()
-            target.write(data)
-        target.close()
+        try:
+            while data := await source.read(65_536):
+                await self._open.wait()
+                target.write(data)
+        except ConnectionError:
+            pass
+        finally:
+            target.close()
 
 
 @asynccontextmanager

@@ -49,6 +49,7 @@ def command(name: str) -> Command:
 
 LOG_END = 310_362
 _UNRECORDED: dict[type[Any], Response] = {
+    GetBrokerSettings: BrokerSettingsResponse(body="brokerName=broker-a\n"),
     GetRuntimeInfo: RuntimeInfoResponse(body=KeyValueTable(table={"commitLogMaxOffset": str(LOG_END)}))
 }
 
@@ -108,6 +109,7 @@ class Position:
 def a_directory(caller: Caller, **settings: Any) -> MasterDirectory:
     directory = MasterDirectory(caller, ReplicationSettings(**settings), IDENTITY)
     directory.learn(MASTER, HA)
+    directory.ask_by(lambda: None)
     return directory
 
 
@@ -122,7 +124,7 @@ async def test_the_recorded_tables_of_apaches_master_are_copied() -> None:
     await sync.run()
     assert sync.synced == 1
     tables = ["GetTopicTable", "GetAllConsumerOffsets", "GetAllDelayOffsets"]
-    assert caller.asked == [*tables, "GetRuntimeInfo", "GetGroupTable"]
+    assert caller.asked == ["GetBrokerSettings", *tables, "GetRuntimeInfo", "GetGroupTable"]
     assert copied.topics is not None
     assert "golden" in copied.topics.topic_config_table
     assert copied.groups is not None
@@ -256,7 +258,7 @@ async def test_the_address_of_the_settings_counts_more_than_the_nameservers() ->
 
 async def test_without_any_address_the_nameservers_are_asked_again() -> None:
     directory, asked = MasterDirectory(RecordedMaster(), ReplicationSettings(), IDENTITY), list[int]()
-    directory.ask_again = lambda: asked.append(1)
+    directory.ask_by(lambda: asked.append(1))
     with pytest.raises(TransportError, match="haMasterAddress"):
         await directory.find()
     assert asked == [1]

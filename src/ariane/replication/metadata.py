@@ -111,8 +111,15 @@ class MasterDirectory:
         """The master's main port; None when no nameserver knows a master."""
         self.is_ours = False
         """Whether the master is known to be a broker of Ariane."""
-        self.ask_again: Callable[[], None] = lambda: None
-        """Called before each connection: registers with the nameservers now, to learn of a new master soon."""
+        self._identified: str | None = None
+        self._ask_again: Callable[[], None] = lambda: None
+        self._is_registered = asyncio.Event()
+
+    def ask_by(self, ask_again: Callable[[], None]) -> None:
+        """The nameservers were asked for the first time. `ask_again` registers with them now, to learn of a new master
+        soon: it is called before each connection."""
+        self._ask_again = ask_again
+        self._is_registered.set()
 
     def learn(self, master_address: str | None, replication_address: str | None) -> None:
         """What a nameserver responded to our registration. `haMasterAddress` counts more, as in Apache."""
@@ -124,25 +131,41 @@ class MasterDirectory:
 
     async def find(self) -> MasterTarget:
         """For each new connection: asks the master who it is. An ArianeError says why it cannot be followed."""
-        self.ask_again()
+        await self._is_registered.wait()
+        self._ask_again()
         address, has_secret = self._replication_address, self._settings.secret_file is not None
         if address is None:
             raise TransportError("no nameserver knows a master of this brokerName, and haMasterAddress is not set")
         if self.master_address is None:
             return MasterTarget(address, is_native=has_secret)
-        try:
-            shown = await self._caller.call(self.master_address, GetBrokerSettings(), _TIMEOUT_S)
-        except RequestFailed as error:  # access control: only the introduction can tell then
-            log.debug("the master does not show its settings", extra={"reason": str(error)})
+        facts = await self._facts_of(self.master_address)
+        if facts is None:  # access control: only the introduction can tell then
             return MasterTarget(address, is_native=has_secret)
-        facts = {entry.key: entry.value for entry in read_properties(shown.body)}
-        self.is_ours = facts.get(VERSION_KEY) == str(VERSION)
         problem = _problem(facts, self._identity)
         if problem is None and has_secret and not self.is_ours:
             problem = "it is not of Ariane, or of another version, and replication.secret_file demands one"
         if problem is not None:
             raise TransportError(f"the master at {self.master_address} is not followed: {problem}")
         return MasterTarget(address, is_native=self.is_ours)
+
+    async def identify(self, address: str) -> None:
+        """Finds out whether the master at `address` is ours, if nobody has asked it: we may have followed it before its
+        main port was known. ArianeError when it does not answer."""
+        if self._identified != address:
+            await self._facts_of(address)
+
+    async def _facts_of(self, address: str) -> dict[str, str] | None:
+        """None when it does not show its settings."""
+        try:
+            shown = await self._caller.call(address, GetBrokerSettings(), _TIMEOUT_S)
+        except RequestFailed as error:
+            log.debug("the master does not show its settings", extra={"reason": str(error)})
+            facts = None
+        else:
+            facts = {entry.key: entry.value for entry in read_properties(shown.body)}
+        self.is_ours = facts is not None and facts.get(VERSION_KEY) == str(VERSION)
+        self._identified = address
+        return facts
 
 
 def _problem(facts: dict[str, str], ours: Identity) -> str | None:
@@ -188,8 +211,9 @@ class MetadataSync:
         address = self._directory.master_address
         if address is None:
             return
-        is_ours = self._directory.is_ours
         failed = self._warnings_of(address)
+        await failed.attempt("identity", self._directory.identify(address))
+        is_ours = self._directory.is_ours
         topics = await failed.ask("topics", GetTopicTable(with_deletions=True if is_ours else None))
         if topics is not None:
             await failed.attempt("topics", self._tables.copy_topics(topics.body))

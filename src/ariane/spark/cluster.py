@@ -151,6 +151,7 @@ class Cluster:
         self._nameservers = list(settings.nameserver_list)
         self._timeout_s = settings.nameserver_timeout_s
         self._routes: dict[str, TopicRoute] = {}
+        self._silent = SilentBrokers(monotonic)
         self._brokers: dict[str, dict[int, str]] = {}
 
     # --- nameservers ------------------------------------------------------------------------------------------------
@@ -210,8 +211,9 @@ class Cluster:
             self._learn_brokers()
         addresses = self._brokers.get(broker_name, {})
         address = addresses.get(MASTER_ID)
-        if address is None and addresses and not master_only:
-            address = next(iter(addresses.values()))
+        if not master_only and (address is None or address in self._silent):
+            responding = [other for other in addresses.values() if other not in self._silent]
+            address = next(iter([*responding, *addresses.values()]), None)
         if address is None:
             raise NoRoute(f"no address is known for broker {broker_name} of topic {topic}: start it, or wait for it")
         return address
@@ -271,6 +273,8 @@ class Cluster:
             try:
                 return action()
             except ArianeError as error:
+                if isinstance(error, TransportError) and self._read_from is not None:
+                    self._silent.add(self._read_from)  # a slave of it may have the same
                 pause_s = backoff.next_s()
                 if not error.retriable or monotonic() + pause_s > deadline:
                     raise

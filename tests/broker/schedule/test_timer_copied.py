@@ -110,7 +110,7 @@ async def test_a_slave_that_was_a_master_forgets_its_own_timer() -> None:
         size = old.size(path)
         assert size is not None
         if disk.size(path) is None:
-            disk.create(path, size, allocated=size).write(old.open(path).read(size, 0), 0)
+            disk.create(path, size, allocated=size).write(old.open(path, writable=False).read(size, 0), 0)
     disk = await copied(clock, disk, progress)
     async with schedule_env(clock, disk) as env:
         assert len(env.bodies()) == delivered

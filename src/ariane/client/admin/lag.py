@@ -74,7 +74,7 @@ class LagReader:
 
     async def lag(self, group: str, topic: str | None, *, owners: bool) -> GroupLag:
         members = await members_of(self._requests, group)
-        brokers = await (self._requests.brokers() if topic is None else self._requests.brokers_of_topic(topic))
+        brokers = await (self._requests.brokers() if topic is None else self._requests.readers_of_topic(topic))
         responses = await self._requests.fan_out(brokers, lambda broker: self._at(broker, group, topic, members))
         responses = responses.some(f"the lag of {group}")
         owner_of = await self._owners(group, members) if owners else {}

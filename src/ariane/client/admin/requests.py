@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from ariane.client.core.instance import Instance
-from ariane.errors import ArianeError, ClientError, RequestFailed
+from ariane.errors import ArianeError, ClientError, ConnectFailed, ConnectionLost, RequestFailed
 from ariane.model.route import MASTER_ID, BrokerData, ClusterMap, MessageQueue, TopicRoute
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Request, Response
@@ -190,6 +190,30 @@ class AdminRequests:
         """The masters that have `topic`."""
         route = await self.route(topic)
         return sorted(broker for data in route.broker_datas for broker in brokers_of(data))
+
+    async def readers_of_topic(self, topic: str) -> list[Broker]:
+        """Where to read what the brokers with `topic` have: the master of each, or a slave if no master is there."""
+        silent, readers = self.instance.routes.silent, list[Broker]()
+        for data in (await self.route(topic)).broker_datas:
+            candidates = brokers_of(data, slaves=True)
+            readers += sorted(candidates, key=lambda broker: (broker.address in silent, broker.broker_id))[:1]
+        return sorted(readers)
+
+    async def read(self, broker: Broker, topic: str, request: Request[A]) -> A:
+        """The response of `broker`, or of another one of the same name if it turns out to be dead."""
+        try:
+            return await self.call(broker.address, request)
+        except (ConnectFailed, ConnectionLost):
+            others = [other for other in await self.readers_of_topic(topic) if other.name == broker.name]
+            if others in ([], [broker]):
+                raise
+            return await self.call(others[0].address, request)
+
+    async def reader_of_queue(self, queue: MessageQueue) -> Broker:
+        for broker in await self.readers_of_topic(queue.topic):
+            if broker.name == queue.broker_name:
+                return broker
+        raise ClientError(f"broker {queue.broker_name} of topic {queue.topic} is not registered now: start it")
 
     async def broker_of_queue(self, queue: MessageQueue) -> Broker:
         for broker in await self.brokers_of_topic(queue.topic):

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import broker_of, to_timestamp_ms
+from ariane.client.core.queue_bounds import broker_and_id_of, broker_of, to_timestamp_ms
 from ariane.errors import ArianeError, ClientError, RequestFailed, StoreCorrupt, TransportError, WireError
 from ariane.lifecycle import TaskSet
 from ariane.model.group import ConsumeFromWhere
 from ariane.model.ids import RETRY_PREFIX, QueueOffset
-from ariane.model.route import MessageQueue
+from ariane.model.route import MASTER_ID, MessageQueue
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.offsets import GetConsumerOffset, OffsetsByQueue, UpdateConsumerOffset
 
@@ -41,6 +41,9 @@ class OffsetStore(Protocol):
 
 class RemoteBrokerOffsetStore:
     """Offsets at the brokers. Each broker gets one request at a time.
+
+    While the master does not respond they are stored at a slave, and count as not saved: the master gets them when it
+    is back, since a slave never passes them on.
 
     Apache's brokers handle the requests of a connection concurrently. Of two offsets of one queue the older might then
     be stored last, and of the first two of a group one might be lost.
@@ -85,19 +88,28 @@ class RemoteBrokerOffsetStore:
         async with self._locks[broker]:
             for queue, offset in offsets.items():
                 try:
-                    await self._save_one(queue, offset, seek=queue in sought)
+                    is_at_master = await self._save_one(queue, offset, seek=queue in sought)
                 except ArianeError as error:
                     log.warning("offset not saved", extra={"queue": queue, "offset": offset, "reason": str(error)})
                     if isinstance(error, TransportError):
                         return  # requests for its other queues would fail, too, after the same timeout
                 else:
-                    saved.add(queue)
+                    if is_at_master:
+                        saved.add(queue)
 
-    async def _save_one(self, queue: MessageQueue, offset: int, *, seek: bool) -> None:
-        """Waits for the response. Apache's client sends this one-way and does not notice when it is lost."""
-        address = await broker_of(self._instance, queue)
+    async def _save_one(self, queue: MessageQueue, offset: int, *, seek: bool) -> bool:
+        """Whether the master has it now. Waits for the response: Apache's client sends this one-way and does not notice
+        when it is lost. A master that turns out to be dead leaves it to a slave: this may be the last save."""
+        address, broker_id = await broker_and_id_of(self._instance, queue)
         request = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset), seek)
-        await self._instance.call(address, request, _TIMEOUT_S)
+        try:
+            await self._instance.call(address, request, _TIMEOUT_S)
+        except TransportError:
+            other, broker_id = await broker_and_id_of(self._instance, queue)
+            if other == address:
+                raise
+            await self._instance.call(other, request, _TIMEOUT_S)
+        return broker_id == MASTER_ID
 
 
 class OffsetTable:

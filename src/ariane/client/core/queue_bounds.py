@@ -28,7 +28,12 @@ def to_timestamp_ms(moment: datetime | int) -> int:
 
 
 async def broker_of(instance: Instance, queue: MessageQueue) -> str:
-    """The address of the queue's master, or of a slave if there is no master; NoRoute if there is neither."""
+    """The address of the queue's master, or of a slave if there is no master that responds; NoRoute if there is
+    neither."""
+    return (await broker_and_id_of(instance, queue))[0]
+
+
+async def broker_and_id_of(instance: Instance, queue: MessageQueue) -> tuple[str, int]:
     match = instance.routes.address_of(queue.broker_name, MASTER_ID)
     if match is None:
         await instance.routes.find(queue.topic, fresh=True)
@@ -38,7 +43,13 @@ async def broker_of(instance: Instance, queue: MessageQueue) -> str:
             f"no address is known for broker {queue.broker_name} of topic {queue.topic}: it is down, or no longer "
             "part of the topic; every attempt looks for it again"
         )
-    return match[0]
+    return match
+
+
+async def owner_of(instance: Instance, queue: MessageQueue) -> str:
+    """The same for locks and messages that are sent back: the master as long as it is in the route, even if it does not
+    respond, because a slave knows nothing of its locks and takes no messages."""
+    return instance.routes.master_of(queue.broker_name) or await broker_of(instance, queue)
 
 
 @dataclass(frozen=True, slots=True)
