@@ -90,9 +90,7 @@ async def a_gated_pair(tmp_path: Path, **changes: Any) -> AsyncIterator[tuple[Pa
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(nameserver())
         caller = await stack.enter_async_context(a_caller())
-        master = await stack.enter_async_context(
-            running_broker(tmp_path / "master", [address], store=STORE, **changes)
-        )
+        master = await stack.enter_async_context(running_broker(tmp_path / "master", [address], store=STORE, **changes))
         master.parts.topics.put(TopicConfig(topic_name=TOPIC, read_queue_nums=4, write_queue_nums=4))
         port = master.broker.replication.master
         assert port is not None
@@ -199,7 +197,9 @@ async def test_a_slave_made_master_by_hand_delivers_what_waits(tmp_path: Path) -
         for number in range(5):
             await caller.call(master.address, a_send(b"soon %d" % number, {"DELAY": "1"}))
             await caller.call(master.address, a_send(b"soon too %d" % number, {"TIMER_DELAY_MS": "500"}))
-            await caller.call(master.address, a_send(b"later %d" % number, {"TIMER_DELIVER_MS": str(due_ms)}, queue_id=1))
+            await caller.call(
+                master.address, a_send(b"later %d" % number, {"TIMER_DELIVER_MS": str(due_ms)}, queue_id=1)
+            )
         half = await caller.call(master.address, half_send(b"half", queue_id=2))
         await until(lambda: queue_end(master, TOPIC) == 10)
         await pair.is_level()

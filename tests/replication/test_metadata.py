@@ -50,7 +50,7 @@ def command(name: str) -> Command:
 LOG_END = 310_362
 _UNRECORDED: dict[type[Any], Response] = {
     GetBrokerSettings: BrokerSettingsResponse(body="brokerName=broker-a\n"),
-    GetRuntimeInfo: RuntimeInfoResponse(body=KeyValueTable(table={"commitLogMaxOffset": str(LOG_END)}))
+    GetRuntimeInfo: RuntimeInfoResponse(body=KeyValueTable(table={"commitLogMaxOffset": str(LOG_END)})),
 }
 
 

@@ -147,7 +147,9 @@ async def test_whatever_the_settings_of_both_nothing_is_lost_or_early(
         await wait_for(env, clock, 60 * HOUR_S)
         found = Counter(env.bodies())
         assert found.keys() == due_ms.keys()
-        assert all(view.store_timestamp_ms >= due_ms[body] for view, body in zip(env.views(), env.bodies(), strict=True))
+        assert all(
+            view.store_timestamp_ms >= due_ms[body] for view, body in zip(env.views(), env.bodies(), strict=True)
+        )
         if master_hours == slave_hours:
             assert set(found.values()) == {1}, env.views(TIMER)
 

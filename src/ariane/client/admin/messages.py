@@ -336,7 +336,9 @@ class MessageAdmin:
         )
 
     async def _query_broker(self, broker: Broker, request: QueryMessages) -> list[Received]:
-        response = await absent_is_none(self._requests.read(broker, request.topic, request), ResponseCode.QUERY_NOT_FOUND)
+        response = await absent_is_none(
+            self._requests.read(broker, request.topic, request), ResponseCode.QUERY_NOT_FOUND
+        )
         messages = [] if response is None else decode_all(response.body)
         return [receive(message, _queue_of(message, broker)) for message in messages]
 

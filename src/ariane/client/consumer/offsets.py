@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import broker_and_id_of, broker_of, to_timestamp_ms
+from ariane.client.core.queue_bounds import call_reader, to_timestamp_ms
 from ariane.errors import ArianeError, ClientError, RequestFailed, StoreCorrupt, TransportError, WireError
 from ariane.lifecycle import TaskSet
 from ariane.model.group import ConsumeFromWhere
@@ -55,10 +55,9 @@ class RemoteBrokerOffsetStore:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def load(self, queue: MessageQueue) -> int | None:
-        address = await broker_of(self._instance, queue)
         request = GetConsumerOffset(self._group, queue.topic, queue.queue_id)
         try:
-            return (await self._instance.call(address, request, _TIMEOUT_S)).offset
+            return (await call_reader(self._instance, queue, request, _TIMEOUT_S))[0].offset
         except RequestFailed as error:
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
@@ -100,15 +99,8 @@ class RemoteBrokerOffsetStore:
     async def _save_one(self, queue: MessageQueue, offset: int, *, seek: bool) -> bool:
         """Whether the master has it now. Waits for the response: Apache's client sends this one-way and does not notice
         when it is lost. A master that turns out to be dead leaves it to a slave: this may be the last save."""
-        address, broker_id = await broker_and_id_of(self._instance, queue)
         request = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset), seek)
-        try:
-            await self._instance.call(address, request, _TIMEOUT_S)
-        except TransportError:
-            other, broker_id = await broker_and_id_of(self._instance, queue)
-            if other == address:
-                raise
-            await self._instance.call(other, request, _TIMEOUT_S)
+        _, broker_id = await call_reader(self._instance, queue, request, _TIMEOUT_S)
         return broker_id == MASTER_ID
 
 
