@@ -121,7 +121,7 @@ def queue_end(broker: RunningBroker, topic: str, queue_id: int = 0) -> int:
     return 0 if queue is None else queue.max_offset
 
 
-# --- progress never runs ahead of the log ------------------------------------------------------------------------------
+# --- progress never runs ahead of the log -----------------------------------------------------------------------------
 
 
 async def test_deliveries_that_a_slave_has_not_got_are_made_by_it_when_it_is_made_the_master(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_a_slave_made_master_by_hand_delivers_what_waits(tmp_path: Path) -
         assert await bodies_in(promoted, queue_id=2) == [b"half"]
 
 
-# --- what the master deletes, and resets -------------------------------------------------------------------------------
+# --- what the master deletes, and resets ------------------------------------------------------------------------------
 
 
 async def test_a_topic_deleted_at_the_master_vanishes_with_its_messages_and_offsets(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ariane import Admin, LitePullConsumer, Message, Producer, PushConsumer, Received, SendFailed
-from ariane.broker.settings import BrokerRole
+from ariane import Admin, Message, Producer, PushConsumer, Received, SendFailed
 from ariane.client.core import routes
+from ariane.client.settings import ClientSettings
 from ariane.model.topic import TopicConfig
 from ariane.replication import metadata
 from ariane.rpc.caller import Caller
@@ -20,8 +20,6 @@ from ariane.spark.cluster import Cluster
 from ariane.spark.offsets import QueueRange
 from ariane.spark.read.range_pull import PullSettings, RangePull
 from ariane.sync import LitePullConsumer as SyncLitePullConsumer
-from ariane.client.settings import ClientSettings
-from ariane.model.route import MessageQueue
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.brokers import RegisterBroker
 from ariane.wire.requests.offsets import GetConsumerOffset

@@ -200,10 +200,9 @@ class ConsumerOffsets:
             copied = before.get(key, _NO_OFFSETS)
             for queue_id, offset in queues.items():
                 known = self.get(group, topic, queue_id)
-                is_lower = offset < known
-                if offset != known and offset >= 0:
-                    if not (is_lower and only_forward) or known == copied.get(queue_id):
-                        self.record(group, topic, queue_id, offset)
+                is_kept = offset < known and only_forward and known != copied.get(queue_id)
+                if 0 <= offset != known and not is_kept:
+                    self.record(group, topic, queue_id, offset)
 
     def delete_pair(self, key: str) -> None:
         """Of a topic and a group, if there are offsets."""

@@ -135,12 +135,12 @@ class RangePull:
     def _check_is_not_behind(self, response: PullResponse) -> None:
         """A slave that has not got these messages yet asks for another try: a later one, or one at the master."""
         offset = self._offset
-        if response.code == ResponseCode.PULL_RETRY_IMMEDIATELY and response.max_offset <= offset:
-            if response.next_begin_offset == offset:
-                raise TransportError(
-                    f"{self._name} ends at {response.max_offset} there, and {offset} is wanted: this is a slave that "
-                    "is behind its master. Start the master, or wait for the slave"
-                )
+        is_retry = response.code == ResponseCode.PULL_RETRY_IMMEDIATELY and response.next_begin_offset == offset
+        if is_retry and response.max_offset <= offset:
+            raise TransportError(
+                f"{self._name} ends at {response.max_offset} there, and {offset} is wanted: this is a slave that is "
+                "behind its master. Start the master, or wait for the slave"
+            )
 
     def _read(self, arrived: list[ReceivedFrame]) -> list[_Received]:
         """Up to the first error, which is raised only if it is the first of all: what came before it is used."""
