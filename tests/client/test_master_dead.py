@@ -108,7 +108,7 @@ class Pair:
         """Waits until the group's offsets are there, so many in all queues together."""
         requests = [GetConsumerOffset(GROUP, TOPIC, queue_id) for queue_id in range(4)]
         async with asyncio.timeout(PATIENCE_S):
-            while sum([(await self.caller.call(self.master.address, one)).offset for one in requests]) != committed:
+            while committed != sum([(await self.caller.call(self.master.address, one)).offset for one in requests]):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
     def committed_at_slave(self) -> int:
