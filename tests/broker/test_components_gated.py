@@ -11,6 +11,7 @@ from ariane.errors import RequestFailed
 from ariane.model.group import ConsumeFromWhere, ConsumeType, MessageModel
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.system_topics import SCHEDULE
+from ariane.replication.role import Replication
 from ariane.testing import FakeClock
 from ariane.wire.codes import ResponseCode
 from ariane.wire.message_id import offset_message_id

@@ -8,7 +8,7 @@ import pytest
 
 from ariane.errors import ArianeError, CallTimeout, RequestFailed, TransportError
 from ariane.replication.hello import VERSION, Identity
-from ariane.replication.metadata import VERSION_KEY, MasterDirectory, MetadataSync, Tables
+from ariane.replication.metadata import VERSION_KEY, HeldProgress, MasterDirectory, MetadataSync, Progress, Tables
 from ariane.replication.settings import ReplicationSettings
 from ariane.replication.slave import MasterTarget
 from ariane.rpc.caller import Caller
@@ -17,9 +17,22 @@ from ariane.wire.codes import ResponseCode
 from ariane.wire.exchange import declaration_of, read_request, read_response
 from ariane.wire.fields import Request, Response
 from ariane.wire.frame import Command, FrameDecoder
-from ariane.wire.requests.brokers import BrokerSettingsResponse, GetBrokerSettings, RegisterBroker
+from ariane.wire.requests.brokers import (
+    BrokerSettingsResponse,
+    GetBrokerSettings,
+    GetRuntimeInfo,
+    KeyValueTable,
+    RegisterBroker,
+    RuntimeInfoResponse,
+)
 from ariane.wire.requests.groups import GetGroupTable, GroupTable
-from ariane.wire.requests.offsets import GetAllConsumerOffsets, GetAllDelayOffsets
+from ariane.wire.requests.offsets import (
+    TIMER_PROGRESS,
+    GetAllConsumerOffsets,
+    GetAllDelayOffsets,
+    GetTimerProgress,
+    TimerProgressResponse,
+)
 from ariane.wire.requests.topics import GetTopicTable, TopicTable
 from tests.broker.in_process_broker import turns
 from tests.replication.golden_ha import GOLDEN
@@ -36,16 +49,26 @@ def command(name: str) -> Command:
     return found
 
 
+LOG_END = 310_362
+_UNRECORDED: dict[type[Any], Response] = {
+    GetBrokerSettings: BrokerSettingsResponse(body="brokerName=broker-a\n"),
+    GetRuntimeInfo: RuntimeInfoResponse(body=KeyValueTable(table={"commitLogMaxOffset": str(LOG_END)})),
+}
+
+
 class RecordedMaster(Caller):
     """Answers as the recorded master did; other requests as given here."""
 
     def __init__(self, answers: Mapping[type[Any], Response | ArianeError] | None = None) -> None:
         self.answers = dict(answers or {})
         self.asked: list[str] = []
+        self.asked_deletions: list[bool | None] = []
 
     async def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
         self.asked.append(type(request).__name__)
-        answer = self.answers.get(type(request))
+        if isinstance(request, GetTopicTable):
+            self.asked_deletions.append(request.with_deletions)
+        answer = self.answers.get(type(request), _UNRECORDED.get(type(request)))
         if isinstance(answer, ArianeError):
             raise answer
         if answer is not None:
@@ -59,18 +82,11 @@ class RecordedMaster(Caller):
         return read_response(request, command(f"{name}.answer"))
 
 
-class Followed:
-    """As much of a slave's log as decides when topics are copied."""
-
-    topic_count = 0
-
-
 class CopiedTables:
     def __init__(self) -> None:
         self.topics: TopicTable | None = None
         self.groups: GroupTable | None = None
-        self.offsets: tuple[Mapping[str, Mapping[int, int]], bool] | None = None
-        self.delays: Mapping[int, int] | None = None
+        self.progress: Progress | None = None
 
     def tables(self) -> Tables:
         async def topics(table: TopicTable) -> None:
@@ -79,18 +95,24 @@ class CopiedTables:
         async def groups(table: GroupTable) -> None:
             self.groups = table
 
-        def offsets(table: Mapping[str, Mapping[int, int]], only_forward: bool) -> None:
-            self.offsets = table, only_forward
+        async def progress(new: Progress) -> None:
+            self.progress = new
 
-        async def delays(table: Mapping[int, int]) -> None:
-            self.delays = table
+        return Tables(topics, groups, progress)
 
-        return Tables(topics, groups, offsets, delays)
+
+class Position:
+    """Of a slave's log."""
+
+    def __init__(self, dispatched_to: int = LOG_END) -> None:
+        self.dispatched_to = dispatched_to
+        self.topic_count = 0
 
 
 def a_directory(caller: Caller, **settings: Any) -> MasterDirectory:
     directory = MasterDirectory(caller, ReplicationSettings(**settings), IDENTITY)
     directory.learn(MASTER, HA)
+    directory.ask_by(lambda: None)
     return directory
 
 
@@ -101,25 +123,26 @@ def shown(**settings: str) -> BrokerSettingsResponse:
 
 async def test_the_recorded_tables_of_apaches_master_are_copied() -> None:
     caller, copied = RecordedMaster(), CopiedTables()
-    sync = MetadataSync(a_directory(caller), caller, copied.tables(), Followed())
+    sync = MetadataSync(a_directory(caller), caller, copied.tables(), Position())
     await sync.run()
     assert sync.synced == 1
-    assert caller.asked == ["GetTopicTable", "GetAllConsumerOffsets", "GetAllDelayOffsets", "GetGroupTable"]
+    tables = ["GetTopicTable", "GetAllConsumerOffsets", "GetAllDelayOffsets"]
+    assert caller.asked == ["GetBrokerSettings", *tables, "GetRuntimeInfo", "GetGroupTable"]
     assert copied.topics is not None
     assert "golden" in copied.topics.topic_config_table
     assert copied.groups is not None
     assert "TOOLS_CONSUMER" in copied.groups.subscription_group_table
-    assert copied.offsets is not None
-    assert copied.offsets[0]
-    assert not copied.offsets[1], "as Apache's slave does it: the master is not known to be ours"
-    assert copied.delays is not None
-    assert copied.delays
+    assert copied.progress is not None
+    assert copied.progress.offsets
+    assert copied.progress.delays
+    assert copied.progress.timer is None
+    assert not copied.progress.is_of_ours, "as Apache's slave does it: the master is not known to be ours"
 
 
 async def test_what_fails_does_not_stop_the_rest_and_without_a_master_nothing_is_asked() -> None:
     caller, copied = RecordedMaster({GetTopicTable: CallTimeout("no response")}), CopiedTables()
     directory = a_directory(caller)
-    sync = MetadataSync(directory, caller, copied.tables(), Followed())
+    sync = MetadataSync(directory, caller, copied.tables(), Position())
     await sync.run()
     assert sync.synced == 0
     assert copied.topics is None
@@ -131,7 +154,7 @@ async def test_what_fails_does_not_stop_the_rest_and_without_a_master_nothing_is
 
 
 async def test_topics_are_copied_as_soon_as_the_log_has_a_new_one() -> None:
-    caller, copied, followed = RecordedMaster(), CopiedTables(), Followed()
+    caller, copied, followed = RecordedMaster(), CopiedTables(), Position()
     async with MetadataSync.open(a_directory(caller), caller, copied.tables(), followed, FakeClock()) as sync:
         sync.dispatched()
         await turns()
@@ -143,6 +166,61 @@ async def test_topics_are_copied_as_soon_as_the_log_has_a_new_one() -> None:
                 await turns()
             assert caller.asked == ["GetTopicTable"] * count, "the clock stands still: this was not the periodic copy"
         assert copied.topics is not None
+
+
+async def test_progress_is_taken_over_only_when_the_log_has_what_it_rests_on() -> None:
+    caller, copied, position = RecordedMaster(), CopiedTables(), Position(0)
+    sync = MetadataSync(a_directory(caller), caller, copied.tables(), position)
+    await sync.run()
+    position.dispatched_to = LOG_END - 1
+    await sync.settle()
+    assert copied.topics is not None
+    assert copied.progress is None
+    position.dispatched_to = LOG_END
+    await sync.settle()
+    assert copied.progress is not None
+
+
+async def test_without_the_end_of_the_masters_log_no_progress_is_taken_over() -> None:
+    for answer in (CallTimeout("no response"), RuntimeInfoResponse(), a_log_end("x"), a_log_end("")):
+        caller, copied = RecordedMaster({GetRuntimeInfo: answer}), CopiedTables()
+        sync = MetadataSync(a_directory(caller), caller, copied.tables(), Position())
+        await sync.run()
+        assert copied.progress is None
+        assert sync.synced == 0, "it is reported, and tried again"
+        assert copied.groups is not None
+
+
+def a_log_end(text: str) -> RuntimeInfoResponse:
+    return RuntimeInfoResponse(body=KeyValueTable(table={"commitLogMaxOffset": text}))
+
+
+def test_the_first_and_the_newest_progress_are_held_for_a_slave_that_is_behind() -> None:
+    held = HeldProgress()
+    progress = [Progress(True, delays={1: number}) for number in range(4)]
+    for number, one in enumerate(progress):
+        held.put(number * 100, one)
+    assert len(held) == 2
+    assert held.take(0) is progress[0]
+    assert not held.is_reached(299)
+    assert held.take(299) is None
+    held.put(400, progress[1])
+    assert held.is_reached(300)
+    assert held.take(400) is progress[1], "the newest of those that are reached"
+    assert not held
+
+
+async def test_a_master_of_ours_is_also_asked_for_deletions_and_for_the_timer() -> None:
+    timer = TimerProgressResponse(roll_window_ms=5, body=TIMER_PROGRESS.pack(7, 0, 3, 3))
+    ours = {GetBrokerSettings: shown(**{VERSION_KEY: str(VERSION)}), GetTimerProgress: timer}
+    caller, copied = RecordedMaster(ours), CopiedTables()
+    directory = a_directory(caller)
+    await directory.find()
+    await MetadataSync(directory, caller, copied.tables(), Position()).run()
+    assert copied.progress is not None
+    assert copied.progress.is_of_ours
+    assert copied.progress.timer == timer
+    assert caller.asked_deletions == [True]
 
 
 @pytest.mark.parametrize("role", ["master", "slave"])
@@ -198,7 +276,7 @@ async def test_the_address_of_the_settings_counts_more_than_the_nameservers() ->
 
 async def test_without_any_address_the_nameservers_are_asked_again() -> None:
     directory, asked = MasterDirectory(RecordedMaster(), ReplicationSettings(), IDENTITY), list[int]()
-    directory.ask_again = lambda: asked.append(1)
+    directory.ask_by(lambda: asked.append(1))
     with pytest.raises(TransportError, match="haMasterAddress"):
         await directory.find()
     assert asked == [1]
@@ -208,7 +286,7 @@ async def test_what_could_not_be_copied_is_known_until_everything_was() -> None:
     caller, copied = RecordedMaster({GetTopicTable: CallTimeout("no response")}), CopiedTables()
     directory = a_directory(caller)
     directory.learn(None, None)
-    sync = MetadataSync(directory, caller, copied.tables(), Followed())
+    sync = MetadataSync(directory, caller, copied.tables(), Position())
     await sync.run()
     assert (sync.synced_ms, sync.failure) == (None, "no nameserver knows a master of this brokerName")
     directory.learn(MASTER, HA)

@@ -346,6 +346,31 @@ async def test_the_master_keeps_the_log_for_connected_slaves(
         del reader
 
 
+async def test_a_full_disk_wins_over_a_slave_that_is_behind_and_both_ends_say_so(
+    tmp_path: Path, slave_store: StoreService, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_store(tmp_path / "master") as service:
+        send(service, 600)
+        await service._make_durable()
+    full = {"disk_max_used_ratio": 0.0001, "force_clean_ratio": 0.0001, "refuse_writes_ratio": 0.0001}
+    async with running_store(tmp_path / "master", **full) as service:
+        log = service.store.components.commit_log
+        log.assume_cached_from = log.max_offset
+        async with (
+            a_master(service, catch_up_mib_s=0.1) as master,
+            a_slave(slave_store, Guide(str(master.address), native=True)) as slave,
+        ):
+            await until(lambda: slave.log.end >= FILE_BYTES)
+            assert (await service.clean()).files
+            assert log.min_offset > slave.log.end
+            await until(lambda: any("no bytes at" in str(getattr(r, "reason", "")) for r in caplog.records))
+            await until(
+                lambda: any("what is between is deleted" in str(getattr(r, "reason", "")) for r in caplog.records)
+            )
+            assert "although a slave has not got it" in caplog.text
+            assert not master.slaves()
+
+
 async def test_a_restarted_slave_replaces_its_old_connection(master_store: StoreService, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         master: Master = await stack.enter_async_context(a_master(master_store))

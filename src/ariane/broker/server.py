@@ -18,6 +18,7 @@ from ariane.broker.admin.replication import ReplicationHandlers
 from ariane.broker.admin.runtime import RuntimeHandlers, ScheduleHandlers, StatsHandlers
 from ariane.broker.admin.topics import QueueHandlers, TopicHandlers
 from ariane.broker.components import Components
+from ariane.broker.copied_tables import CopiedTables
 from ariane.broker.groups.lag import ConsumeProgress
 from ariane.broker.groups.locks import LockHandlers
 from ariane.broker.groups.retries import RetryHandlers
@@ -37,7 +38,6 @@ from ariane.broker.transactions.handler import TransactionHandlers
 from ariane.clock import Clock
 from ariane.model.address import Address
 from ariane.replication.hello import Identity
-from ariane.replication.metadata import Tables
 from ariane.replication.role import Replication, ReplicationRole
 from ariane.replication.slave_guard import Guards, at_slave
 from ariane.rpc.dispatcher import Dispatcher
@@ -66,7 +66,7 @@ def handler_table(parts: Components, replication: Replication) -> HandlerTable:
         MessageHandlers(settings, parts.store, clients, rights_of),
         ReplyHandlers(settings, store, writer, checks, pusher, parts.store_host, rights_of),
         RetryHandlers(writer, store.lookup, groups, topics, settings, rights_of),
-        ScheduleHandlers(parts.delayed),
+        ScheduleHandlers(parts.delayed, parts.timer),
         TransactionHandlers(parts.transactions, store, writer, rights_of, limits),
         ClientHandlers(settings, clients, groups, topics, clock),
         LockHandlers(settings, parts.locks, topics, groups, clock),
@@ -171,8 +171,7 @@ def _replicating(parts: Components, ports: Reservation) -> AbstractAsyncContextM
     if parts.following is None:
         waiting = parts.writer if settings.role is BrokerRole.SYNC_MASTER else None
         return role.master(Address(settings.host, settings.replication_port), parts.store, waiting)
-    tables = Tables(parts.topics.copy, parts.groups.copy, parts.offsets.copy, parts.delayed.copy_offsets)
-    return role.slave(settings.broker_id, parts.following, tables)
+    return role.slave(settings.broker_id, parts.following, CopiedTables(parts).tables)
 
 
 def _hosts(settings: BrokerSettings) -> dict[str, str]:

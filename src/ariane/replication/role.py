@@ -45,7 +45,7 @@ class Replication:
     def ask_nameservers_by(self, ask: Callable[[], None]) -> None:
         """A slave that has lost its master asks for another one at once."""
         if self.directory is not None:
-            self.directory.ask_again = ask
+            self.directory.ask_by(ask)
 
 
 @dataclass(frozen=True, slots=True)

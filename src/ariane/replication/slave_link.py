@@ -179,6 +179,8 @@ class SlaveLink(asyncio.Protocol):
         self._measure(now)
         if now - self._received_at > self._settings.housekeeping_interval_s:
             self.close(f"nothing was received for {self._settings.housekeeping_interval_s:g} s")
+        elif self.is_streaming and self.sent_to < self._source.begin:
+            self._close_as_deleted()
         elif now - self._written_at >= self._settings.heartbeat_interval_s:
             self._send_heartbeat()
 
@@ -381,7 +383,10 @@ class SlaveLink(asyncio.Protocol):
         self.pump()
 
     def _close_as_deleted(self) -> None:
-        self.close(f"the log has no bytes at {self.sent_to} any more: begin with an empty slave")
+        self.close(
+            f"the log has no bytes at {self.sent_to} any more, it begins at {self._source.begin}: the disk was full. "
+            "Begin with an empty slave"
+        )
 
     def _send(self, data: memoryview) -> None:
         if not self.is_streaming:

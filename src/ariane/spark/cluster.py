@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from ariane.client.core.identity import signer_of
 from ariane.client.core.queue_bounds import readable_queues
+from ariane.client.core.routes import SilentBrokers
 from ariane.client.settings import ClientSettings, ClientTlsSettings
-from ariane.errors import ArianeError, NoRoute, RequestFailed, TransportError
+from ariane.errors import ArianeError, ConnectFailed, ConnectionLost, NoRoute, RequestFailed, TransportError
 from ariane.lifecycle import Backoff
 from ariane.model.ids import DEAD_LETTER_PREFIX, RETRY_PREFIX, QueueOffset
 from ariane.model.route import MASTER_ID, MessageQueue, TopicRoute
@@ -47,6 +48,7 @@ class Calls:
         self._signer = signer_of(settings, lambda: round(time() * 1000))
         self._tls = _tls(settings.tls)
         self._connections: dict[str, BlockingConnection] = {}
+        self.silent = SilentBrokers(monotonic)
         self._pid = os.getpid()
 
     def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
@@ -89,7 +91,12 @@ class Calls:
         if connection is not None and connection.is_stale:
             connection.close()
         if connection is None or not connection.is_open:
-            connection = BlockingConnection.open(address, self.settings.transport, self._tls)
+            try:
+                connection = BlockingConnection.open(address, self.settings.transport, self._tls)
+            except TransportError:
+                self.silent.add(address)
+                raise
+            self.silent.remove(address)
             self._connections[address] = connection
             if self._signer is not None:
                 self._learn_how_to_sign(self._signer, address, connection)
@@ -210,8 +217,9 @@ class Cluster:
             self._learn_brokers()
         addresses = self._brokers.get(broker_name, {})
         address = addresses.get(MASTER_ID)
-        if address is None and addresses and not master_only:
-            address = next(iter(addresses.values()))
+        if not master_only and (address is None or address in self.calls.silent):
+            responding = [other for other in addresses.values() if other not in self.calls.silent]
+            address = next(iter([*responding, *addresses.values()]), None)
         if address is None:
             raise NoRoute(f"no address is known for broker {broker_name} of topic {topic}: start it, or wait for it")
         return address
@@ -224,7 +232,7 @@ class Cluster:
 
     def ends(self, topic: str, broker_name: str) -> dict[MessageQueue, Ends]:
         """The end offsets of all queues of `topic` on one broker, in one call."""
-        response = self.calls.call(self.address(topic, broker_name), GetTopicStats(topic))
+        response = self._read(topic, broker_name, GetTopicStats(topic))
         return {
             MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue.queue_id): Ends(
                 max(0, offsets.min_offset), max(0, offsets.max_offset)
@@ -235,24 +243,35 @@ class Cluster:
     def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The first message stored at this time or later (Apache's 4.x: the nearest)."""
         request = SearchOffset(queue.topic, queue.queue_id, timestamp_ms)
-        return self.calls.call(self.address(queue.topic, queue.broker_name), request).offset
+        return self._read(queue.topic, queue.broker_name, request).offset
+
+    def _read(self, topic: str, broker_name: str, request: Request[A]) -> A:
+        """From the master, or from a slave if the master turns out to be dead."""
+        address = self.address(topic, broker_name)
+        try:
+            return self.calls.call(address, request)
+        except (ConnectFailed, ConnectionLost):
+            self.calls.silent.add(address)
+            other = self.address(topic, broker_name)
+            if other == address:
+                raise
+            return self.calls.call(other, request)
 
     def group_offset(self, group: str, queue: MessageQueue) -> int | None:
         """None when the group has none. Apache's 4.x then returns 0 for a young queue, so 0 is verified."""
-        address = self.address(queue.topic, queue.broker_name)
         request = GetConsumerOffset(group, queue.topic, queue.queue_id, set_zero_if_not_found=False)
         try:
-            offset = self.calls.call(address, request).offset
+            offset = self._read(queue.topic, queue.broker_name, request).offset
         except RequestFailed as error:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
             return None
-        return None if offset < 0 or (offset == 0 and not self._has_offset(address, group, queue)) else offset
+        return None if offset < 0 or (offset == 0 and not self._has_offset(group, queue)) else offset
 
-    def _has_offset(self, address: str, group: str, queue: MessageQueue) -> bool:
+    def _has_offset(self, group: str, queue: MessageQueue) -> bool:
         """True if the broker does not permit the look-up: starting at 0 may repeat messages, but loses none."""
         try:
-            table = self.calls.call(address, GetAllConsumerOffsets()).body.offset_table
+            table = self._read(queue.topic, queue.broker_name, GetAllConsumerOffsets()).body.offset_table
         except RequestFailed:
             return True
         return queue.queue_id in table.get(f"{queue.topic}@{group}", {})

@@ -7,7 +7,7 @@ Everything here runs on the event loop, or in a test, and does not block. Blocki
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -241,6 +241,13 @@ class MessageStore:
             deletions.add(topics, commit_log.max_offset)
         for topic in topics:
             queues.delete_topic(topic)
+
+    def copy_deletions_steps(self, ends: Mapping[str, int]) -> IoSteps[None]:
+        """At a slave: its master has deleted these topics, with their messages below these physical offsets."""
+        for end in sorted(set(ends.values())):
+            topics = [topic for topic, at in ends.items() if at == end]
+            yield from self.components.deletions.add_steps(topics, end)
+        self.components.queues.drop_deleted(self.components.deletions)
 
     @property
     def is_busy(self) -> bool:

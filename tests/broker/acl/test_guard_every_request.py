@@ -200,6 +200,7 @@ def every_request(stage: Stage) -> list[tuple[Request[Any], set[str]]]:
         (offsets.GetEarliestStoreTime(TOPIC, 0), KNOW),
         (offsets.GetAllConsumerOffsets(), EVERYBODY),
         (offsets.GetAllDelayOffsets(), ONLY_ADMIN),
+        (offsets.GetTimerProgress(), ONLY_ADMIN),
         (offsets.GetCorrectionOffsets(compare_group=GROUP, topic=TOPIC), READ),
         (offsets.CloneGroupOffset(src_group=GROUP, dest_group=GROUP, topic=TOPIC), READ),
         (offsets.CloneGroupOffset(src_group=GROUP, dest_group=OTHER_GROUP, topic=TOPIC), ONLY_ADMIN),

@@ -8,6 +8,7 @@ import pytest
 
 from ariane.broker.admin.runtime import ScheduleHandlers
 from ariane.broker.schedule.delay_levels import RETRY_MS, DelayedDelivery
+from ariane.broker.schedule.timer import TimerDelivery
 from ariane.broker.writer import draft_of
 from ariane.errors import SettingsError, StoreCorrupt
 from ariane.model.system_topics import SCHEDULE, TRANS_HALF
@@ -302,7 +303,8 @@ async def test_delay_offsets_can_be_requested() -> None:
     async with schedule_env(clock) as env:
         delivery = delivery_of(env)
         env.writer.put(message(DELAY=3))
-        handlers = ScheduleHandlers(delivery)
+        timer = await TimerDelivery.restored(env.service, env.writer, env.clock)
+        handlers = ScheduleHandlers(delivery, timer)
         route = HandlerTable.of(handlers).get(RequestCode.GET_ALL_DELAY_OFFSET)
         assert route is not None
         assert delivery.progress() == {3: (0, 1)}

@@ -128,6 +128,13 @@ def test_the_replication_keys_of_apache_have_their_defaults_and_units(tmp_path: 
     assert (defaults.replication_port, defaults.replication.batch_bytes) == (30912, 32768)
     assert (defaults.replication.slave_timeout_s, defaults.replication.fall_behind_bytes_max) == (3, 256 * 1024 * 1024)
     assert (defaults.replication.heartbeat_interval_s, defaults.replication.housekeeping_interval_s) == (5, 20)
+    assert (defaults.slave_read, defaults.replication.offset_check_in_slave, defaults.store.memory_ratio) == (
+        False,
+        False,
+        0.4,
+    )
+    reading = loaded("slaveReadEnable=true\naccessMessageInMemoryMaxRatio=25\n", tmp_path).settings
+    assert (reading.slave_read, reading.store.memory_ratio) == (True, 0.25)
     text = (
         "haSendHeartbeatInterval=1000\nhaHousekeepingInterval=4000\nhaTransferBatchSize=65536\nslaveTimeout=500\n"
         "haSlaveFallbehindMax=1048576\nhaMasterAddress=10.0.0.1:10912\noffsetCheckInSlave=true\nbrokerIP2=10.1.0.1\n"

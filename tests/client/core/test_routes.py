@@ -3,6 +3,7 @@
 import asyncio
 
 from ariane.client.core.instance import Instance
+from ariane.client.core.routes import SilentBrokers
 from ariane.client.settings import ClientSettings
 from ariane.errors import NoRoute
 from ariane.model.route import TopicRoute
@@ -141,3 +142,42 @@ async def test_concurrent_callers_share_one_request() -> None:
                 routes = await asyncio.gather(*(instance.routes.route("T", fresh=True) for _ in range(50)))
                 # Each question gets an answer of its own, so one object for all means one question.
                 assert len({id(route) for route in routes}) <= 2
+
+
+def test_a_silent_broker_is_avoided_for_longer_each_time_until_it_responds() -> None:
+    now = [0.0]
+    silent = SilentBrokers(lambda: now[0])
+    for avoided_s in (10, 20, 40, 60, 60):
+        silent.add("a")
+        now[0] += avoided_s - 0.5
+        assert "a" in silent
+        silent.add("a")  # a heartbeat meanwhile
+        now[0] += 0.5
+        assert "a" not in silent
+    silent.remove("a")
+    silent.add("a")
+    now[0] += 10
+    assert "a" not in silent
+    silent.add("a")
+    silent.keep({"b"})
+    assert "a" not in silent
+
+
+async def test_readers_use_a_slave_while_the_master_is_silent_and_senders_never_do() -> None:
+    async with (
+        cluster("T") as servers,
+        Instance.open(ClientSettings(nameservers=servers.nameserver)) as instance,
+    ):
+        routes, master = instance.routes, servers.brokers[0].address
+        await routes.route("T")
+        routes._brokers["broker-a"] = {0: master, 1: "127.0.0.1:1", 2: "127.0.0.1:2"}
+        assert routes.address_of("broker-a", 0) == (master, 0)
+        routes.silent.add(master)
+        assert routes.address_of("broker-a", 0) == ("127.0.0.1:1", 1)
+        assert routes.address_of("broker-a", 2) == ("127.0.0.1:2", 2), "the one that a broker suggested"
+        assert routes.master_of("broker-a") == master
+        routes.silent.add("127.0.0.1:1")
+        routes.silent.add("127.0.0.1:2")
+        assert routes.address_of("broker-a", 0) == (master, 0), "all are silent: as asked for"
+        routes.silent.remove(master)
+        assert routes.address_of("broker-a", 2) == (master, 0)

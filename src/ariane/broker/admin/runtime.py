@@ -14,6 +14,7 @@ from functools import partial
 
 from ariane import __version__
 from ariane.broker.schedule.delay_levels import DelayedDelivery
+from ariane.broker.schedule.timer import TimerDelivery
 from ariane.broker.send.flow_control import WAITING_MAX
 from ariane.broker.settings import BrokerSettings
 from ariane.broker.stats.counters import Counters, Histogram, WindowTotals
@@ -44,7 +45,14 @@ from ariane.wire.requests.brokers import (
     RuntimeInfoResponse,
     StatsItem,
 )
-from ariane.wire.requests.offsets import DelayOffsetsResponse, DelayOffsetTable, GetAllDelayOffsets
+from ariane.wire.requests.offsets import (
+    TIMER_PROGRESS,
+    DelayOffsetsResponse,
+    DelayOffsetTable,
+    GetAllDelayOffsets,
+    GetTimerProgress,
+    TimerProgressResponse,
+)
 
 # --- traffic part of GET_BROKER_RUNTIME_INFO ---
 
@@ -297,7 +305,14 @@ def _item(recent: WindowTotals, *, in_bytes: bool) -> StatsItem:
 @dataclass(frozen=True)
 class ScheduleHandlers:
     delayed: DelayedDelivery
+    timer: TimerDelivery
 
     @handles(GetAllDelayOffsets)
     def delay_offsets(self, request: GetAllDelayOffsets, call: Call) -> DelayOffsetsResponse:
         return DelayOffsetsResponse(body=DelayOffsetTable(offset_table=self.delayed.offsets()))
+
+    @handles(GetTimerProgress)
+    def timer_progress(self, request: GetTimerProgress, call: Call) -> TimerProgressResponse:
+        progress = self.timer.progress()
+        body = TIMER_PROGRESS.pack(progress.known_ms, 0, progress.known_below, progress.known_below)
+        return TimerProgressResponse(roll_window_ms=progress.window_ms, body=body)

@@ -110,10 +110,12 @@ class TopicHandlers:
     @handles(GetTopicTable)
     async def table(self, request: GetTopicTable, call: Call) -> Encoded:
         may_see, table = self.rights_of(call).may_see_topic, self.topics.table()
+        deleted = dict(self.store.components.deletions.ends) if request.with_deletions else None
 
         def visible() -> TopicTable:
             shown = {name: config for name, config in table.topic_config_table.items() if may_see(name)}
-            return replace(table, topic_config_table=shown)
+            gone = None if deleted is None else {name: end for name, end in deleted.items() if may_see(name)}
+            return replace(table, topic_config_table=shown, deleted_topics=gone)
 
         return await encoded_by_thread(TopicTableResponse(), visible)
 

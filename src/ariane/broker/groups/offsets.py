@@ -85,6 +85,10 @@ def can_be_committed(offset: int, queue_end: int) -> bool:
     return 0 <= offset <= queue_end
 
 
+OffsetsByPair = Mapping[str, Mapping[int, int]]
+"""By "topic@group", then by queue id."""
+
+
 class ConsumerOffsets:
     """Committed offsets by group, topic and queue. Use on the event loop only."""
 
@@ -185,14 +189,26 @@ class ConsumerOffsets:
             self._set(group, topic, queue_id, offset)
             self._autosave.mark_changed()
 
-    def copy(self, table: Mapping[str, Mapping[int, int]], only_forward: bool) -> None:
-        """Takes over the master's offsets, at a slave. `only_forward`: those that are further than ours."""
+    def copy(self, table: OffsetsByPair, before: OffsetsByPair, *, only_forward: bool) -> None:
+        """Takes over the master's offsets, at a slave. `before` is what it took over the last time.
+
+        `only_forward`: an offset that consumers committed here is not moved back. One that is as the master had it
+        follows the master in both directions: an administrator may have reset it.
+        """
         for key, queues in table.items():
             topic, _, group = key.partition("@")
+            copied = before.get(key, _NO_OFFSETS)
             for queue_id, offset in queues.items():
                 known = self.get(group, topic, queue_id)
-                if offset > known or (offset != known and offset >= 0 and not only_forward):
+                is_kept = offset < known and only_forward and known != copied.get(queue_id)
+                if 0 <= offset != known and not is_kept:
                     self.record(group, topic, queue_id, offset)
+
+    def delete_pair(self, key: str) -> None:
+        """Of a topic and a group, if there are offsets."""
+        topic, _, group = key.partition("@")
+        if topic in self._topics.get(group, ()):
+            self._delete(group, topic)
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copies the offsets of the source group to the target group."""

@@ -25,6 +25,7 @@ from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ariane.broker.schedule.delay_levels import (
     TIMER_CANCELS,
@@ -145,6 +146,8 @@ class TimerEnqueuer:
         self.known_below = 0
         self.known_ms = 0
         """When the topic is read again: messages before `known_below` with a time before this are already delivered."""
+        self.known_window_ms = 0
+        """The roll window of who delivered them; 0: ours."""
 
     async def step(self, now_ms: int) -> bool:
         """Enqueues one batch; returns whether there was one. StoreError if the store cannot accept more now."""
@@ -172,9 +175,12 @@ class TimerEnqueuer:
 
     def _enqueue(self, record: memoryview, view: RecordView, now_ms: int) -> None:
         """Computes the wake-up time from the record alone, so that reading the topic again gives the same time."""
-        wake_ms = min(_due_ms(view), view.store_timestamp_ms + self._window_ms)
-        if view.queue_offset < self.known_below and wake_ms < self.known_ms:
-            return
+        due, stored = _due_ms(view), view.store_timestamp_ms
+        if view.queue_offset < self.known_below:
+            window_ms = self.known_window_ms or self._window_ms
+            if min(due, stored + window_ms) < self.known_ms:
+                return
+        wake_ms = min(due, stored + self._window_ms)
         if wake_ms > now_ms:
             self._wheel.add(wake_ms, view.physical_offset, view.size)
         elif (message := self._deliverer.read(record, view.physical_offset)) is not None:
@@ -288,11 +294,29 @@ RETRY_MS = 1_000
 CHECKPOINT_INTERVAL_S = 1.0
 
 
+class TimerProgress(NamedTuple):
+    """What a slave copies from its master, so that it can deliver on when it is made a master: messages of the timer
+    topic before `known_below` were delivered, or stored again, if they waited for a time before `known_ms`."""
+
+    known_below: int
+    known_ms: int
+    window_ms: int
+    """How long a message waits before it is stored again; 0: unknown, as long as here."""
+
+
 class TimerDelivery:
     """Create it with `open`, which runs its jobs. Use on the event loop only."""
 
-    def __init__(self, service: StoreService, writer: MessageWriter, clock: Clock, restored: "_Restored") -> None:
+    def __init__(
+        self,
+        service: StoreService,
+        writer: MessageWriter,
+        clock: Clock,
+        restored: "_Restored",
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
         parts = service.store.components
+        self._file_bytes = file_bytes
         wheel, state = restored.wheel, restored.state
         self._service = service
         self._clock = clock
@@ -302,9 +326,10 @@ class TimerDelivery:
         self._checkpoint = restored.checkpoint
         self._progress = restored.progress
         self._deliverer = TimerDeliverer(writer)
-        window_ms = roll_window_ms(service.store.settings.retention_hours)
-        self._enqueuer = TimerEnqueuer(service, wheel, self._deliverer, window_ms, state.queue_offset)
+        self._window_ms = roll_window_ms(service.store.settings.retention_hours)
+        self._enqueuer = TimerEnqueuer(service, wheel, self._deliverer, self._window_ms, state.queue_offset)
         self._enqueuer.known_below, self._enqueuer.known_ms = state.known_below, state.known_ms
+        self._enqueuer.known_window_ms = state.known_window_ms
         self._drainer = TimerDrainer(wheel, parts.commit_log, self._deliverer)
         parts.dispatcher.on_arrival(self._on_arrival, topic=TIMER)
 
@@ -347,7 +372,7 @@ class TimerDelivery:
         restored = await asyncio.to_thread(
             _restore, parts.disk, directory, parts.layout.config, progress, end, now_ms, file_bytes
         )
-        return cls(service, writer, clock, restored)
+        return cls(service, writer, clock, restored, file_bytes)
 
     def close(self) -> None:
         self._wheel.log.close()
@@ -421,15 +446,38 @@ class TimerDelivery:
 
     def _state(self) -> TimerCheckpoint:
         enqueuer, wheel = self._enqueuer, self._wheel
-        return TimerCheckpoint(
-            wheel.delivered_ms, wheel.log.end, enqueuer.offset, enqueuer.known_below, enqueuer.known_ms
-        )
+        known = (enqueuer.known_below, enqueuer.known_ms, enqueuer.known_window_ms)
+        return TimerCheckpoint(wheel.delivered_ms, wheel.log.end, enqueuer.offset, *known)
 
     async def _step(self) -> bool:
         now_ms = self._clock.now_ms()
         dropping = self._wheel.log.drop_before(self._checkpoint.delivered_ms)
         await self._service.run(dropping)  # at this point no thread reads the log
         return await self._drainer.step(now_ms) or await self._enqueuer.step(now_ms)
+
+    # --- of a master, for its slaves --------------------------------------------------------------------------------
+
+    def progress(self) -> TimerProgress:
+        state = self._state().read_again()
+        return TimerProgress(state.known_below, state.known_ms, state.known_window_ms or self._window_ms)
+
+    async def copy_progress(self, progress: TimerProgress) -> None:
+        """Takes over the master's progress, at a slave that has what the master delivered until then. What this broker
+        knew itself, perhaps as an earlier master, does not count any more: the timer topic is read again."""
+        known_below, known_ms, window_ms = progress
+        copied = TimerCheckpoint(known_ms, 0, 0, known_below, known_ms, window_ms)
+        if not known_below or copied == self._checkpoint:
+            return
+        parts, directory = self._service.store.components, directory_of(self._service)
+        self._progress.clear()
+        if self._wheel.log.end:
+            try:
+                empty = await asyncio.to_thread(TimerLog.create_empty, parts.disk, directory, self._file_bytes)
+            except OSError as error:
+                raise StoreError(f"{directory} cannot be emptied: {error.strerror}") from error
+            self._wheel.log.close()
+            self._wheel = TimerWheel(empty, known_ms)
+        await self._write_checkpoint_file(copied)
 
     # --- checkpoint -------------------------------------------------------------------------------------------------
 
@@ -502,9 +550,8 @@ def _restore(
         wheel = TimerWheel.restore(disk, directory, state.log_end, state.delivered_ms, log_end, file_bytes, place)
     except (StoreCorrupt, StoreMismatch) as error:
         log.error("timer log is damaged or missing, reading the timer topic again", extra={"reason": str(error)})  # noqa: TRY400
-        delivered_ms = state.delivered_ms
-        restart = TimerCheckpoint(delivered_ms, 0, 0, known_below=state.queue_offset, known_ms=delivered_ms)
-        wheel = TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), delivered_ms)
+        restart = state.read_again()
+        wheel = TimerWheel(TimerLog.create_empty(disk, directory, file_bytes), state.delivered_ms)
         return _Restored(wheel, restart, restart, progress)
     return _Restored(wheel, state, saved, progress)
 

@@ -18,20 +18,23 @@ a million of them in a few milliseconds, which a start after a crash waits for.
 The checkpoint `timer/checkpoint`, replaced as a whole, with an equal copy `timer/checkpoint.bak`:
 
     offset  bytes  field
-         0      8  magic          "ARTIMER1"
+         0      8  magic          "ARTIMER2"
          8      8  deliveredMs    every unit for an earlier time is delivered, and what was delivered is durable
         16      8  logEnd         the units before this are durable ...
         24      8  queueOffset    ... and stand for every message of the timer topic before this
         32      8  knownBelow     while the topic is read again because the log was lost: messages before this offset
         40      8  knownMs          that were for an earlier time than this were delivered already
-        48      4  crc            over all before it
+        48      8  knownWindowMs    if they were not stored again after this time (0: the window of our settings)
+        56      4  crc            over all before it
+
+"ARTIMER1" is the same without knownWindowMs.
 """
 
 import logging
 import struct
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -254,8 +257,10 @@ def _full(error: OSError) -> StoreFull:
 
 # --- checkpoint ---
 
-_LAYOUT = struct.Struct(">8s5qI")
-_MAGIC = b"ARTIMER1"
+_LAYOUT = struct.Struct(">8s6qI")
+_MAGIC = b"ARTIMER2"
+_OLD_LAYOUT = struct.Struct(">8s5qI")
+_OLD_MAGIC = b"ARTIMER1"
 _APACHE = struct.Struct(">3q")
 _APACHE_DOUBT_MS = 60_000
 
@@ -267,6 +272,14 @@ class TimerCheckpoint:
     queue_offset: int
     known_below: int = 0
     known_ms: int = 0
+    known_window_ms: int = 0
+
+    def read_again(self) -> "TimerCheckpoint":
+        """The state to begin with when the timer log is lost: the topic is read again."""
+        known = (self.queue_offset, self.delivered_ms, 0)
+        if self.queue_offset < self.known_below:  # it was being read again, and had not come further
+            known = (self.known_below, self.known_ms, self.known_window_ms)
+        return TimerCheckpoint(self.delivered_ms, 0, 0, *known)
 
 
 def copy_of(path: Path) -> Path:
@@ -293,10 +306,11 @@ def read_timer_checkpoint(disk: Disk, path: Path, *, with_copy: bool = True) -> 
 
 
 def _decode_checkpoint(data: bytes | None) -> TimerCheckpoint | None:
-    if data is None or len(data) != _LAYOUT.size:
-        return None
-    magic, *fields, crc = _LAYOUT.unpack(data)
-    return TimerCheckpoint(*fields) if magic == _MAGIC and crc == crc32(data[:-4]) else None
+    for layout, expected in ((_LAYOUT, _MAGIC), (_OLD_LAYOUT, _OLD_MAGIC)):
+        if data is not None and len(data) == layout.size:
+            magic, *fields, crc = layout.unpack(data)
+            return TimerCheckpoint(*fields) if magic == expected and crc == crc32(data[:-4]) else None
+    return None
 
 
 def read_apache_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
@@ -312,8 +326,7 @@ def read_apache_checkpoint(disk: Disk, path: Path) -> TimerCheckpoint | None:
 
 def write_timer_checkpoint(disk: Disk, path: Path, checkpoint: TimerCheckpoint) -> None:
     """Blocks for some syncs."""
-    numbers = (checkpoint.delivered_ms, checkpoint.log_end, checkpoint.queue_offset)
-    data = _LAYOUT.pack(_MAGIC, *numbers, checkpoint.known_below, checkpoint.known_ms, 0)[:-4]
+    data = _LAYOUT.pack(_MAGIC, *astuple(checkpoint), 0)[:-4]
     data += struct.pack(">I", crc32(data))
     replace_all(disk, copy_of(path), data)
     replace_all(disk, path, data)

@@ -67,8 +67,8 @@ class QueueAdmin:
         queues = (await topic_stats(self._requests, topic)).by_queue()
         brokers = {broker.name: broker for broker in await self._requests.readers_of_topic(topic)}
         responses = await self._requests.run_all(
-            self._requests.call(
-                brokers[queue.broker_name].address, SearchOffset(topic, queue.queue_id, to_timestamp_ms(moment))
+            self._requests.read(
+                brokers[queue.broker_name], topic, SearchOffset(topic, queue.queue_id, to_timestamp_ms(moment))
             )
             for queue in queues
         )
@@ -77,14 +77,14 @@ class QueueAdmin:
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
         """When the oldest message that is still there was stored; None when the queue is empty."""
         broker = await self._requests.reader_of_queue(queue)
-        response = await self._requests.call(broker.address, GetEarliestStoreTime(queue.topic, queue.queue_id))
+        response = await self._requests.read(broker, queue.topic, GetEarliestStoreTime(queue.topic, queue.queue_id))
         return response.timestamp if response.timestamp >= 0 else None
 
     async def entries(self, queue: MessageQueue, index: int, count: int = 10, *, group: str | None = None) -> QueuePage:
         """The raw index entries; with `group`, also whether the group's filter matches each entry."""
         broker = await self._requests.reader_of_queue(queue)
         request = QueryConsumeQueue(queue.topic, queue.queue_id, index, count, group)
-        page = (await self._requests.call(broker.address, request)).body
+        page = (await self._requests.read(broker, queue.topic, request)).body
         if not page.queue_data:  # Apache's broker returns an empty page where Ariane's refuses
             raise ClientError(
                 f"{queue} has no entry {index}: it holds {page.min_queue_index} to {page.max_queue_index - 1}"
@@ -181,8 +181,8 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
 
 async def tracks_of(requests: AdminRequests, message: Received) -> tuple[Track, ...]:
     """Asks the broker of the message's queue: only that broker has the offsets of groups in it."""
-    broker = await requests.reader_of_queue(message.queue)
-    groups = (await requests.call(broker.address, ListGroupsOfTopic(message.queue.topic))).body.group_list
+    broker, topic = await requests.reader_of_queue(message.queue), message.queue.topic
+    groups = (await requests.read(broker, topic, ListGroupsOfTopic(topic))).body.group_list
     return tuple(await requests.run_all(_track(requests, group, message) for group in sorted(groups)))
 
 
@@ -336,7 +336,9 @@ class MessageAdmin:
         )
 
     async def _query_broker(self, broker: Broker, request: QueryMessages) -> list[Received]:
-        response = await absent_is_none(self._requests.call(broker.address, request), ResponseCode.QUERY_NOT_FOUND)
+        response = await absent_is_none(
+            self._requests.read(broker, request.topic, request), ResponseCode.QUERY_NOT_FOUND
+        )
         messages = [] if response is None else decode_all(response.body)
         return [receive(message, _queue_of(message, broker)) for message in messages]
 

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from ariane.client.core.instance import Instance
-from ariane.errors import ArianeError, ClientError, RequestFailed
+from ariane.errors import ArianeError, ClientError, ConnectFailed, ConnectionLost, RequestFailed
 from ariane.model.route import MASTER_ID, BrokerData, ClusterMap, MessageQueue, TopicRoute
 from ariane.wire.codes import ResponseCode
 from ariane.wire.fields import Request, Response
@@ -174,7 +174,7 @@ class AdminRequests:
         """Where to read: of each broker name the master, or its first slave while no master is registered."""
         if broker is not None:
             return await self.brokers(cluster=cluster, broker=broker)
-        return _first_of_each(await self.brokers(cluster=cluster, slaves=True))
+        return self._readers_among(await self.brokers(cluster=cluster, slaves=True))
 
     async def find_route(self, topic: str) -> TopicRoute | None:
         """As the nameserver has it now, not from the route cache: an administrator must see that a route is gone."""
@@ -200,21 +200,30 @@ class AdminRequests:
     async def readers_of_topic(self, topic: str) -> list[Broker]:
         """As `readers`, of the brokers that have `topic`."""
         route = await self.route(topic)
-        return _first_of_each(broker for data in route.broker_datas for broker in brokers_of(data, slaves=True))
+        return self._readers_among(broker for data in route.broker_datas for broker in brokers_of(data, slaves=True))
+
+    def _readers_among(self, brokers: Iterable[Broker]) -> list[Broker]:
+        """One of each name: the master, or a slave if there is none, or if it does not respond."""
+        silent, first = self.instance.routes.silent, dict[tuple[str, str], Broker]()
+        for broker in sorted(brokers, key=lambda one: (one.cluster, one.name, one.address in silent, one.broker_id)):
+            first.setdefault((broker.cluster, broker.name), broker)
+        return list(first.values())
+
+    async def read(self, broker: Broker, topic: str, request: Request[A]) -> A:
+        """The response of `broker`, or of another one of the same name if it turns out to be dead."""
+        try:
+            return await self.call(broker.address, request)
+        except (ConnectFailed, ConnectionLost):
+            others = [other for other in await self.readers_of_topic(topic) if other.name == broker.name]
+            if others in ([], [broker]):
+                raise
+            return await self.call(others[0].address, request)
 
     async def broker_of_queue(self, queue: MessageQueue) -> Broker:
         return _of_queue(queue, await self.brokers_of_topic(queue.topic), "master")
 
     async def reader_of_queue(self, queue: MessageQueue) -> Broker:
         return _of_queue(queue, await self.readers_of_topic(queue.topic), "broker")
-
-
-def _first_of_each(brokers: Iterable[Broker]) -> list[Broker]:
-    """Sorted by id within a name, so a master comes first."""
-    first: dict[tuple[str, str], Broker] = {}
-    for broker in sorted(brokers):
-        first.setdefault((broker.cluster, broker.name), broker)
-    return list(first.values())
 
 
 def _of_queue(queue: MessageQueue, brokers: Iterable[Broker], what: str) -> Broker:

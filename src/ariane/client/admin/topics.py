@@ -63,7 +63,9 @@ class TopicStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def topic_stats(requests: AdminRequests, topic: str) -> TopicStats:
-    responses = await requests.each(await requests.readers_of_topic(topic), GetTopicStats(topic))
+    request = GetTopicStats(topic)
+    readers = await requests.readers_of_topic(topic)
+    responses = await requests.fan_out(readers, lambda broker: requests.read(broker, topic, request))
     queues = [
         QueueStats(
             queue=queue,

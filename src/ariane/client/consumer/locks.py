@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ariane.client.consumer.queues import AssignedQueue
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import broker_of
+from ariane.client.core.queue_bounds import owner_of
 from ariane.errors import ArianeError
 from ariane.model.route import MessageQueue
 from ariane.wire.requests.clients import LockQueues, QueueLocks, UnlockQueues
@@ -49,7 +49,7 @@ class QueueLockClient:
             return None
         self._unreleased.discard(queue)
         until = self._instance.clock.monotonic() + _TRUSTED_S  # measured before the broker starts to count
-        return until if queue in await self._lock(await broker_of(self._instance, queue), [queue]) else None
+        return until if queue in await self._lock(await owner_of(self._instance, queue), [queue]) else None
 
     async def wait_for_handler(self, assigned: AssignedQueue) -> None:
         """Waits for a running handler: the next owner must not start a message that is still being handled."""
@@ -63,7 +63,7 @@ class QueueLockClient:
         """Waits for the response: an unlock that arrived after the next lock of this member would undo it."""
         self._releasing.add(queue)
         try:
-            address = await broker_of(self._instance, queue)
+            address = await owner_of(self._instance, queue)
             await self._instance.call(address, UnlockQueues(self._body([queue])), _TIMEOUT_S)
         except ArianeError as error:
             log.info("queue not unlocked yet", extra={"queue": queue, "reason": str(error)})
@@ -102,7 +102,7 @@ class QueueLockClient:
     async def _renew_at(self, at_broker: list[AssignedQueue]) -> list[MessageQueue]:
         """The queues whose lock another member has, or may have had since it was last renewed."""
         now = self._instance.clock.monotonic()
-        address = await broker_of(self._instance, at_broker[0].queue)
+        address = await owner_of(self._instance, at_broker[0].queue)
         locked = await self._lock(address, [assigned.queue for assigned in at_broker])
         lost = []
         for assigned in at_broker:

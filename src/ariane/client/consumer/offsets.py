@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import broker_of, to_timestamp_ms
+from ariane.client.core.queue_bounds import call_reader, to_timestamp_ms
 from ariane.errors import ArianeError, ClientError, RequestFailed, StoreCorrupt, TransportError, WireError
 from ariane.lifecycle import TaskSet
 from ariane.model.group import ConsumeFromWhere
 from ariane.model.ids import RETRY_PREFIX, QueueOffset
-from ariane.model.route import MessageQueue
+from ariane.model.route import MASTER_ID, MessageQueue
 from ariane.wire.codes import ResponseCode
 from ariane.wire.requests.offsets import GetConsumerOffset, OffsetsByQueue, UpdateConsumerOffset
 
@@ -42,6 +42,9 @@ class OffsetStore(Protocol):
 class RemoteBrokerOffsetStore:
     """Offsets at the brokers. Each broker gets one request at a time.
 
+    While the master does not respond they are stored at a slave, and count as not saved: the master gets them when it
+    is back, since a slave never passes them on.
+
     Apache's brokers handle the requests of a connection concurrently. Of two offsets of one queue the older might then
     be stored last, and of the first two of a group one might be lost.
     """
@@ -52,10 +55,9 @@ class RemoteBrokerOffsetStore:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def load(self, queue: MessageQueue) -> int | None:
-        address = await broker_of(self._instance, queue)
         request = GetConsumerOffset(self._group, queue.topic, queue.queue_id)
         try:
-            return (await self._instance.call(address, request, _TIMEOUT_S)).offset
+            return (await call_reader(self._instance, queue, request, _TIMEOUT_S))[0].offset
         except RequestFailed as error:
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
@@ -85,19 +87,21 @@ class RemoteBrokerOffsetStore:
         async with self._locks[broker]:
             for queue, offset in offsets.items():
                 try:
-                    await self._save_one(queue, offset, seek=queue in sought)
+                    is_at_master = await self._save_one(queue, offset, seek=queue in sought)
                 except ArianeError as error:
                     log.warning("offset not saved", extra={"queue": queue, "offset": offset, "reason": str(error)})
                     if isinstance(error, TransportError):
                         return  # requests for its other queues would fail, too, after the same timeout
                 else:
-                    saved.add(queue)
+                    if is_at_master:
+                        saved.add(queue)
 
-    async def _save_one(self, queue: MessageQueue, offset: int, *, seek: bool) -> None:
-        """Waits for the response. Apache's client sends this one-way and does not notice when it is lost."""
-        address = await broker_of(self._instance, queue)
+    async def _save_one(self, queue: MessageQueue, offset: int, *, seek: bool) -> bool:
+        """Whether the master has it now. Waits for the response: Apache's client sends this one-way and does not notice
+        when it is lost. A master that turns out to be dead leaves it to a slave: this may be the last save."""
         request = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset), seek)
-        await self._instance.call(address, request, _TIMEOUT_S)
+        _, broker_id = await call_reader(self._instance, queue, request, _TIMEOUT_S)
+        return broker_id == MASTER_ID
 
 
 class OffsetTable:

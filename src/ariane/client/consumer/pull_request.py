@@ -14,7 +14,7 @@ from ariane.client.consumer.subscriptions import matching
 from ariane.client.core.instance import Instance
 from ariane.client.core.queue_bounds import broker_of
 from ariane.client.core.raw_call import PipelinedCall
-from ariane.errors import RecordError, TransportError
+from ariane.errors import RecordError, TooManyInFlight, TransportError
 from ariane.model.group import Subscription
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MASTER_ID, MessageQueue
@@ -113,10 +113,13 @@ class Puller:
 
     async def response(self, request: PullRequest, ahead: PipelinedCall | None = None) -> PullResponse:
         """The response to `request`, to be decoded by `result`; `ahead` is the call if it was sent ahead."""
+        target = self._address(request.queue)
         try:
             response: PullResponse = await (self._call(request) if ahead is None else ahead.response())
-        except TransportError:
+        except TransportError as error:
             self._suggested.pop(request.queue, None)  # the suggested slave may be the one that is down
+            if target is not None and not isinstance(error, TooManyInFlight):
+                self._instance.routes.silent.add(target[0])
             raise
         self._suggested[request.queue] = response.suggest_which_broker_id
         return response

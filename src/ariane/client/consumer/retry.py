@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ariane.client.consumer.message import Received
 from ariane.client.core.instance import Instance
-from ariane.client.core.queue_bounds import broker_of
+from ariane.client.core.queue_bounds import owner_of
 from ariane.errors import ArianeError, NoRoute
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
@@ -67,7 +67,7 @@ class SendBacks:
             unit_mode=self.instance.settings.unit_mode,
             max_reconsume_times=self.attempts_max,
         )
-        await self.instance.call(await broker_of(self.instance, message.queue), request, _TIMEOUT_S)
+        await self.instance.call(await owner_of(self.instance, message.queue), request, _TIMEOUT_S)
 
     async def _by_copy(self, message: Received, delay_level: int) -> None:
         topic = f"{RETRY_PREFIX}{self.group}"

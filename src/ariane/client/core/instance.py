@@ -21,12 +21,12 @@ from ariane.client.core.lifecycle import RegisteredClients, RegisteredConsumer, 
 from ariane.client.core.routes import Nameservers, Routes
 from ariane.client.settings import ClientSettings, ClientTlsSettings
 from ariane.clock import Clock
-from ariane.errors import ClientClosed, RequestFailed, TransportError, WireError
+from ariane.errors import ClientClosed, ConnectFailed, ConnectionLost, RequestFailed, TransportError, WireError
 from ariane.lifecycle import background, every
 from ariane.model.address import Address
 from ariane.model.ids import QueueOffset
 from ariane.model.message import Property, StoredMessage
-from ariane.model.route import MASTER_ID, BrokerData, MessageQueue
+from ariane.model.route import BrokerData, MessageQueue
 from ariane.model.topic import AUTO_CREATE_TEMPLATE
 from ariane.rpc.caller import call_signed
 from ariane.rpc.dispatcher import Dispatcher
@@ -263,9 +263,16 @@ class Instance:
     async def call(self, address: str, request: Request[A], timeout_s: float | None = None) -> A:
         """The response; RequestFailed if the peer refuses, TransportError if it is unreachable or does not respond."""
         command = self._command(request, oneway=False)
-        if self._signer is None:
-            return read_response(request, await self._pool.call(address, command, timeout_s))
-        return read_response(request, await self._call_signed(self._signer, address, command, timeout_s))
+        try:
+            if self._signer is None:
+                response = await self._pool.call(address, command, timeout_s)
+            else:
+                response = await self._call_signed(self._signer, address, command, timeout_s)
+        except (ConnectFailed, ConnectionLost):
+            self.routes.silent.add(address)
+            raise
+        self.routes.silent.remove(address)
+        return read_response(request, response)
 
     async def _call_signed(self, signer: Signer, address: str, command: Command, timeout_s: float | None) -> Command:
         timeout_s = self.settings.transport.call_timeout_s if timeout_s is None else timeout_s
@@ -347,17 +354,19 @@ class Instance:
         """The client ids of `group`, as one broker of `topic` knows them; empty when it knows none."""
         route = await self.routes.route(topic)
         for data in random.sample(route.broker_datas, len(route.broker_datas)):
-            try:
-                return (await self.call(_any_address(data), GetConsumerIds(group))).body.consumer_id_list
-            except RequestFailed:
-                return []
-            except TransportError:
-                continue
+            for address in self._by_preference(data):
+                try:
+                    return (await self.call(address, GetConsumerIds(group))).body.consumer_id_list
+                except RequestFailed:
+                    return []
+                except TransportError:
+                    continue
         return []
 
-
-def _any_address(data: BrokerData) -> str:
-    return data.broker_addrs.get(MASTER_ID) or random.choice(list(data.broker_addrs.values()))  # noqa: S311
+    def _by_preference(self, data: BrokerData) -> list[str]:
+        """The master first, and last what did not respond lately."""
+        addresses = [address for _, address in sorted(data.broker_addrs.items())]
+        return sorted(addresses, key=self.routes.silent.__contains__)
 
 
 def _tls(settings: ClientTlsSettings) -> ssl.SSLContext | None:

@@ -70,6 +70,34 @@ class Nameservers:
 Listener = Callable[[str, TopicRoute], None]
 
 _TOPIC_NAMES_TTL_S = 5.0
+_AVOID_S, _AVOID_LONGEST_S = 10.0, 60.0
+
+
+class SilentBrokers:
+    """Addresses that did not respond lately. Readers use another broker of the same name meanwhile, if there is one: a
+    nameserver may have a dead master in its routes for two minutes. One that responds again, perhaps to a heartbeat, is
+    used again at once."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._until: dict[str, tuple[float, float]] = {}  # by address: until when to avoid it, and for how long
+
+    def __contains__(self, address: str) -> bool:
+        found = self._until.get(address)
+        return found is not None and self._monotonic() < found[0]
+
+    def add(self, address: str) -> None:
+        """A failure while it is avoided anyway, as of a heartbeat, does not make that longer."""
+        if address not in self:
+            avoid_s = min(2 * self._until.get(address, (0.0, _AVOID_S / 2))[1], _AVOID_LONGEST_S)
+            self._until[address] = self._monotonic() + avoid_s, avoid_s
+
+    def remove(self, address: str) -> None:
+        self._until.pop(address, None)
+
+    def keep(self, addresses: set[str]) -> None:
+        """Forgets all others."""
+        self._until = {address: found for address, found in self._until.items() if address in addresses}
 
 
 @dataclass(slots=True)
@@ -89,6 +117,7 @@ class Routes:
         self._fetches = 0
         self._brokers: dict[str, dict[int, str]] = {}
         self._listeners: list[Listener] = []
+        self.silent = SilentBrokers(clock.monotonic)
         self._watched: set[str] = set()
         self._topic_names: tuple[float, list[str]] | None = None
         self.missing = asyncio.Event()
@@ -134,14 +163,18 @@ class Routes:
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
     def address_of(self, broker_name: str, broker_id: int) -> tuple[str, int] | None:
-        """The address and id of this broker, or of any other of the same name."""
+        """Where to read: the address and id of this broker, or of another of the same name if it is not there, or did
+        not respond lately."""
         addresses = self._brokers.get(broker_name, {})
-        if broker_id in addresses:
-            return addresses[broker_id], broker_id
-        if not addresses:
-            return None
-        other_id, address = next(iter(addresses.items()))
-        return address, other_id
+        address = addresses.get(broker_id)
+        if address is not None and address not in self.silent:
+            return address, broker_id
+        for other_id, other in addresses.items():
+            if other not in self.silent:
+                return other, other_id
+        if address is not None:
+            return address, broker_id
+        return next(((other, other_id) for other_id, other in addresses.items()), None)
 
     def addresses(self, *, slaves: bool = True) -> set[str]:
         return {
@@ -161,6 +194,7 @@ class Routes:
                 return
         routes = [entry.route for entry in self._topics.values() if entry.route is not None]
         self._brokers = {data.broker_name: data.broker_addrs for route in routes for data in route.broker_datas}
+        self.silent.keep(self.addresses())
 
     async def fetch_missing(self) -> None:
         """Fetches the watched topics that have no route yet."""

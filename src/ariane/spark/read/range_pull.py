@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ariane.client.consumer.pull_request import PullTemplate
-from ariane.errors import ArianeError, RecordError
+from ariane.errors import ArianeError, RecordError, TransportError
 from ariane.model.group import ExpressionType
 from ariane.model.ids import QueueOffset
 from ariane.spark.cluster import Cluster
@@ -122,13 +122,25 @@ class RangePull:
             self._connection = connection
         try:
             self._top_up(connection)
-            return self._read(
+            received = self._read(
                 connection.receive_available([pull.opaque for pull in self._pending], self._settings.timeout_s)
             )
+            self._check_is_not_behind(received[0].response)
         except Exception:
             self._drop_pending()  # the connection is lost, or cannot be read in this order any more
             connection.close()
             raise
+        return received
+
+    def _check_is_not_behind(self, response: PullResponse) -> None:
+        """A slave that has not got these messages yet asks for another try: a later one, or one at the master."""
+        offset = self._offset
+        is_retry = response.code == ResponseCode.PULL_RETRY_IMMEDIATELY and response.next_begin_offset == offset
+        if is_retry and response.max_offset <= offset:
+            raise TransportError(
+                f"{self._name} ends at {response.max_offset} there, and {offset} is wanted: this is a slave that is "
+                "behind its master. Start the master, or wait for the slave"
+            )
 
     def _read(self, arrived: list[ReceivedFrame]) -> list[_Received]:
         """Up to the first error, which is raised only if it is the first of all: what came before it is used."""

@@ -4,6 +4,8 @@ To reset the offsets of a running group, or to query its members, an administrat
 223), and the broker sends one to each member over the member's own connection (220, 221).
 """
 
+import struct
+
 from ariane.model.ids import QueueOffset
 from ariane.model.route import MessageQueue
 from ariane.wire.codes import RequestCode
@@ -101,6 +103,22 @@ class DelayOffsetsResponse(Response, frozen=True):
 @request(RequestCode.GET_ALL_DELAY_OFFSET, served_by=ServedBy.BROKER)
 class GetAllDelayOffsets(Request[DelayOffsetsResponse], frozen=True):
     """What a slave copies from its master."""
+
+
+class TimerProgressResponse(Response, frozen=True, kw_only=True):
+    roll_window_ms: Int64 | None = None
+    """How long a message waits in the timer's topic before it is stored there again; only of Ariane."""
+    body: bytes = b""
+    """`TIMER_PROGRESS`: four numbers, and in later releases of 5.x a version behind them."""
+
+
+@request(RequestCode.GET_TIMER_CHECK_POINT, served_by=ServedBy.BROKER)
+class GetTimerProgress(Request[TimerProgressResponse], frozen=True):
+    """What a slave copies from its master: how far the delivery of messages with a delivery time is."""
+
+
+TIMER_PROGRESS = struct.Struct(">4q")
+"""Messages for an earlier time (ms) are delivered, 0, messages of the topic before this offset are known, the same."""
 
 
 class CorrectionOffsets(JsonBody, frozen=True):

@@ -30,6 +30,8 @@ class DeleteTopicInBroker(Request[Response], frozen=True):
 class TopicTable(JsonBody, frozen=True):
     data_version: DataVersion = DataVersion()
     topic_config_table: dict[str, TopicConfig] = {}
+    deleted_topics: dict[str, int] | None = None
+    """Only for a slave that asks: by topic, the physical offset below which its messages are deleted."""
 
 
 class TopicTableResponse(Response, frozen=True):
@@ -38,7 +40,10 @@ class TopicTableResponse(Response, frozen=True):
 
 @request(RequestCode.GET_ALL_TOPIC_CONFIG, served_by=ServedBy.BROKER)
 class GetTopicTable(Request[TopicTableResponse], frozen=True):
-    pass
+    """Also what a slave copies from its master."""
+
+    with_deletions: bool | None = None
+    """Whether `deleted_topics` is wanted; brokers of Apache do not know it."""
 
 
 class TopicConfigResponse(Response, frozen=True):
