@@ -1,6 +1,6 @@
 """Command line for the checks of masters and slaves, or a selection of them, without writing docs/compatibility.md.
 
-    python -m interop.replication                                        # all pairs, about eight minutes
+    python -m interop.replication                                        # all pairs, about twelve minutes
     python -m interop.replication --pair ariane:apache4 --part traffic   # our master, Apache's slave
     python -m interop.replication --pair ariane:ariane --part go         # the Go client, when the master is dead
 
