@@ -61,7 +61,7 @@ class Pair:
 
     @property
     def title(self) -> str:
-        return f"{self.master.vendor.name}, slave {self.slave.vendor.name}"
+        return title(self.master.vendor, self.slave.vendor)
 
     async def create_topic(self, topic: str, at: Iterable[Member] = ()) -> None:
         """At the master, or at other masters; known to the nameserver when this returns."""
@@ -131,6 +131,10 @@ def _pull(topic: str, queue: int, offset: int) -> PullMessage:
         sub_version=0,
         subscription="*",
     )
+
+
+def title(master: Vendor, slave: Vendor) -> str:
+    return f"{master.name}, slave {slave.name}"
 
 
 @asynccontextmanager
