@@ -30,7 +30,11 @@ def main() -> int:
     if options.part:
         pairs = {name: [part for part in parts if part in options.part] for name, parts in pairs.items()}
     with contextlib.ExitStack() as stack:
-        work = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ariane-interop-")))
+        work = (
+            options.keep.resolve()
+            if options.keep
+            else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ariane-interop-")))
+        )
         tables = run_replication({name: parts for name, parts in pairs.items() if parts}, work)
     for table in tables:
         print(f"\n{table.markdown()}")
