@@ -4,7 +4,8 @@ and writes docs/compatibility.md.
     make interop
 
 Needs a JDK 17, Maven and Go; the Node client is skipped where Node is not installed. The programs are downloaded from
-the package registries once and cached in $ARIANE_CACHE. Takes about seven minutes; exits 1 if a check failed.
+the package registries once and cached in $ARIANE_CACHE. Takes about twenty minutes, most
+of it for masters and slaves; exits 1 if a check failed.
 """
 
 import sys

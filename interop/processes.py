@@ -18,6 +18,8 @@ LOOPBACK = "127.0.0.1"
 # Below the range Linux takes outgoing ports from, so that no client socket takes a port between the check and the bind.
 PORT_LOWEST, PORT_HIGHEST = 20_000, 32_000
 STOP_SECONDS = 20.0
+START_SECONDS = 240.0
+"""A broker of Apache 5 took more than a minute on a machine with thirty busy processes."""
 
 
 class InteropError(Exception):
@@ -78,7 +80,7 @@ def running(
     ready: str,
     log: Path,
     environment: Mapping[str, str] | None = None,
-    timeout_seconds: float = 60.0,
+    timeout_seconds: float = START_SECONDS,
 ) -> Iterator[int]:
     """Run a server for the length of the block; enter it, with its id, once it has printed a line with `ready`."""
     process = subprocess.Popen(

@@ -26,7 +26,11 @@ def main() -> int:
     options = parser.parse_args()
     exit_on_sigterm()
     with contextlib.ExitStack() as stack:
-        work = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ariane-interop-")))
+        work = (
+            options.keep.resolve()
+            if options.keep
+            else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ariane-interop-")))
+        )
         tables = run_suite(_pairs(options.pair) or PAIRS, options.kind or list(KINDS), work)
     failures = [failure for table in tables for failure in table.failures()]
     print(*failures, sep="\n\n")

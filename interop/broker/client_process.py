@@ -82,12 +82,16 @@ class ClientProcess:
 
 @asynccontextmanager
 async def client_process(
-    name: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    name: str,
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
 ) -> AsyncIterator[ClientProcess]:
     """Runs the process for the length of the block and waits until it is ready; its standard error goes to `log`."""
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, stderr=errors, env=environment, limit=LINE_BYTES_MAX
+            *command, stdin=PIPE, stdout=PIPE, stderr=errors, env=environment, cwd=directory, limit=LINE_BYTES_MAX
         )
     client = ClientProcess(name, process)
     listener = asyncio.create_task(client.listen())

@@ -98,7 +98,8 @@ async def admin_shell(
         security.write_accounts(home)
     properties = security.java_client() if security else {}
     command = await asyncio.to_thread(shell_command, home, properties, version)
-    async with client_process("mqadmin", command, home / "shell.log") as process:
+    # consumerStatus writes its result to the working directory.
+    async with client_process("mqadmin", command, home / "shell.log", directory=home) as process:
         yield AdminShell(process, nameserver, asyncio.Lock())
 
 

@@ -1,6 +1,6 @@
 """Command line for the checks of masters and slaves, or a selection of them, without writing docs/compatibility.md.
 
-    python -m interop.replication                                        # all pairs, about eight minutes
+    python -m interop.replication                                        # all pairs, about twelve minutes
     python -m interop.replication --pair ariane:apache4 --part traffic   # our master, Apache's slave
     python -m interop.replication --pair ariane:ariane --part go         # the Go client, when the master is dead
 
@@ -30,7 +30,11 @@ def main() -> int:
     if options.part:
         pairs = {name: [part for part in parts if part in options.part] for name, parts in pairs.items()}
     with contextlib.ExitStack() as stack:
-        work = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ariane-interop-")))
+        work = (
+            options.keep.resolve()
+            if options.keep
+            else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ariane-interop-")))
+        )
         tables = run_replication({name: parts for name, parts in pairs.items() if parts}, work)
     for table in tables:
         print(f"\n{table.markdown()}")

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ariane.client.core.instance import Instance
 from ariane.client.settings import ClientSettings
 from ariane.errors import ArianeError, RequestFailed
 from ariane.model.ids import QueueOffset
+from ariane.wire.fields import Request, Response
 from ariane.wire.record.read import decode_all
 from ariane.wire.requests.brokers import GetRuntimeInfo
 from ariane.wire.requests.offsets import GetMaxOffset
@@ -25,6 +27,10 @@ from interop.processes import LOOPBACK, free_port
 from interop.replication.members import LOG_FILE_BYTES, Member, Vendor
 from interop.report import CheckFailed, expect
 
+A = TypeVar("A", bound=Response)
+
+REQUEST_S = 30.0
+"""A Java program that has just started may take seconds to respond on a busy machine."""
 CLUSTER, NAME = "InteropCluster", "interop-ha"
 PAIR_SETTINGS = {
     **SETTINGS,
@@ -50,31 +56,34 @@ class Pair:
     slave: Member
     caller: Instance
 
+    async def call(self, address: str, request: Request[A]) -> A:
+        return await self.caller.call(address, request, REQUEST_S)
+
     @property
     def title(self) -> str:
-        return f"{self.master.vendor.name}, slave {self.slave.vendor.name}"
+        return title(self.master.vendor, self.slave.vendor)
 
     async def create_topic(self, topic: str, at: Iterable[Member] = ()) -> None:
         """At the master, or at other masters; known to the nameserver when this returns."""
         members = tuple(at) or (self.master,)
         for member in members:
-            await self.caller.call(member.plan.address, create_request(topic))
+            await self.call(member.plan.address, create_request(topic))
         names = {member.plan.name for member in members}
         await eventually(lambda: self._has_route(topic, names), f"a route of {topic} with {names}")
 
     async def _has_route(self, topic: str, names: set[str]) -> bool:
         with contextlib.suppress(ArianeError):
-            route = (await self.caller.call(self.nameserver, GetRoute(topic=topic))).body
+            route = (await self.call(self.nameserver, GetRoute(topic=topic))).body
             return {data.broker_name for data in route.queue_datas} >= names
         return False
 
     async def log_end(self, member: Member) -> int:
-        info = await self.caller.call(member.plan.address, GetRuntimeInfo())
+        info = await self.call(member.plan.address, GetRuntimeInfo())
         return int(info.body.table["commitLogMaxOffset"])
 
     async def max_offsets(self, member: Member, topic: str) -> Sequence[int]:
         requests = (GetMaxOffset(topic=topic, queue_id=queue) for queue in range(QUEUES))
-        return [(await self.caller.call(member.plan.address, request)).offset for request in requests]
+        return [(await self.call(member.plan.address, request)).offset for request in requests]
 
     async def until_level(self, *topics: str, timeout_s: float = WAIT_S) -> None:
         """Waits until the slave has all of the master's log, and serves all messages of the topics."""
@@ -101,7 +110,7 @@ class Pair:
         for queue, end in enumerate(await self.max_offsets(member, topic)):
             offset = 0
             while offset < end:
-                response = await self.caller.call(member.plan.address, _pull(topic, queue, offset))
+                response = await self.call(member.plan.address, _pull(topic, queue, offset))
                 messages = decode_all(response.body, check_crc=True)
                 expect(bool(messages), f"no message at {offset} of queue {queue}, which ends at {end}: {response.code}")
                 found.update(message.body for message in messages)
@@ -122,6 +131,10 @@ def _pull(topic: str, queue: int, offset: int) -> PullMessage:
         sub_version=0,
         subscription="*",
     )
+
+
+def title(master: Vendor, slave: Vendor) -> str:
+    return f"{master.name}, slave {slave.name}"
 
 
 @asynccontextmanager

@@ -92,7 +92,7 @@ class Reader:
         found = []
         for queue in range(QUEUES):
             request = GetConsumerOffset(consumer_group=group, topic=self.topic, queue_id=queue)
-            found.append((await self.pair.caller.call(member.plan.address, request)).offset)
+            found.append((await self.pair.call(member.plan.address, request)).offset)
         return found
 
     async def until_committed(self, group: str, member: Member) -> None:
@@ -189,7 +189,7 @@ async def _kill_while_consumers_are_behind(pair: Pair, readers: Sequence[Reader]
 
 
 async def _are_copied(pair: Pair, readers: Sequence[Reader]) -> bool:
-    table = (await pair.caller.call(pair.slave.plan.address, GetTopicTable())).body.topic_config_table
+    table = (await pair.call(pair.slave.plan.address, GetTopicTable())).body.topic_config_table
     return all(reader.topic in table for reader in readers)
 
 

@@ -12,8 +12,8 @@ from interop.broker.foreign_clients import admin_shell
 from interop.broker.run_check import run_check
 from interop.broker.table import Table, Verdict
 from interop.replication.admin import ADMIN_CHECKS, PairAdmin
-from interop.replication.members import VENDORS
-from interop.replication.pair import Pair, open_pair
+from interop.replication.members import VENDORS, Vendor
+from interop.replication.pair import Pair, open_pair, title
 from interop.replication.readers import run_readers
 from interop.replication.statuses import STATUS_CHECKS
 from interop.replication.statuses import TOPIC as STATUS_TOPIC
@@ -60,17 +60,24 @@ async def _run_all(pairs: Mapping[str, Sequence[str]], work: Path) -> list[Table
             master, _, slave = name.partition(":")
             home = work / f"replication-{master}-{slave}"
             home.mkdir()
-            async with open_pair(VENDORS[master], VENDORS[slave], home) as pair:
-                print(f"master {pair.title}:", flush=True)
-                return await _run_pair(pair, parts, home)
+            tables = Tables()
+            ran = await run_check(_run_pair(VENDORS[master], VENDORS[slave], parts, home, tables))
+            if ran.verdict is Verdict.FAILED:  # the others still run
+                tables.pairs.put("servers run", title(VENDORS[master], VENDORS[slave]), ran)
+            return tables
 
     results = await asyncio.gather(*(run(name, parts) for name, parts in pairs.items()))
     # In the order of the pairs, not in that of their ends.
     return [Table.joined(tables) for tables in zip(*(result.all for result in results), strict=True)]
 
 
-async def _run_pair(pair: Pair, parts: Collection[str], work: Path) -> Tables:
-    tables = Tables()
+async def _run_pair(master: Vendor, slave: Vendor, parts: Collection[str], work: Path, tables: Tables) -> None:
+    async with open_pair(master, slave, work) as pair:
+        print(f"master {pair.title}:", flush=True)
+        await _run_parts(pair, parts, work, tables)
+
+
+async def _run_parts(pair: Pair, parts: Collection[str], work: Path, tables: Tables) -> None:
     if TRAFFIC in parts:
         for row, check in (STATUS_CHECKS | TRAFFIC_CHECKS).items():
             tables.pairs.put(row, pair.title, await run_check(check(pair)))
@@ -93,5 +100,4 @@ async def _run_pair(pair: Pair, parts: Collection[str], work: Path) -> Tables:
     if readers:
         prepared = await run_check(run_readers(pair, readers, tables.readers, work))
         if prepared.verdict is Verdict.FAILED:
-            tables.readers.put("servers and clients are ready", pair.title, prepared)
-    return tables
+            tables.readers.put("servers and clients run", pair.title, prepared)

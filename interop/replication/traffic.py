@@ -98,9 +98,9 @@ async def _until_delivered(pair: Pair) -> None:
 
     async def is_delivered() -> bool:
         master = pair.master.plan.address
-        delivered = (await pair.caller.call(master, GetAllDelayOffsets())).body.offset_table
+        delivered = (await pair.call(master, GetAllDelayOffsets())).body.offset_table
         request = GetMaxOffset(topic=SCHEDULE, queue_id=DELAY_LEVEL - 1)
-        return delivered.get(DELAY_LEVEL) == (await pair.caller.call(master, request)).offset
+        return delivered.get(DELAY_LEVEL) == (await pair.call(master, request)).offset
 
     await eventually(is_delivered, "delivery of delayed messages", ROUND_S)
 
@@ -123,13 +123,13 @@ async def topics(pair: Pair) -> None:
 
     async def is_equal() -> bool:
         tables = [
-            (await pair.caller.call(member.plan.address, GetTopicTable())).body.topic_config_table
+            (await pair.call(member.plan.address, GetTopicTable())).body.topic_config_table
             for member in (pair.master, pair.slave)
         ]
         return tables[0] == tables[1]
 
     await eventually(is_equal, "equal topics", SYNC_S)
-    await pair.caller.call(pair.master.plan.address, DeleteTopicInBroker(topic="TableTopicToDelete"))
+    await pair.call(pair.master.plan.address, DeleteTopicInBroker(topic="TableTopicToDelete"))
     await eventually(is_equal, "equal topics after one was deleted", SYNC_S)
 
 
@@ -137,17 +137,17 @@ async def topics(pair: Pair) -> None:
 async def groups(pair: Pair) -> None:
     for group in ("TableGroup", "TableGroupToDelete"):
         config = GroupConfig(group_name=group, retry_max_times=3, retry_queue_nums=2)
-        await pair.caller.call(pair.master.plan.address, UpdateGroup(body=config))
+        await pair.call(pair.master.plan.address, UpdateGroup(body=config))
 
     async def is_equal() -> bool:
         tables = [
-            (await pair.caller.call(member.plan.address, GetGroupTable())).body.subscription_group_table
+            (await pair.call(member.plan.address, GetGroupTable())).body.subscription_group_table
             for member in (pair.master, pair.slave)
         ]
         return tables[0] == tables[1]
 
     await eventually(is_equal, "equal groups", SYNC_S)
-    await pair.caller.call(pair.master.plan.address, DeleteGroup(group_name="TableGroupToDelete", remove_offset=True))
+    await pair.call(pair.master.plan.address, DeleteGroup(group_name="TableGroupToDelete", remove_offset=True))
     await eventually(is_equal, "equal groups after one was deleted", SYNC_S)
 
 
@@ -157,11 +157,11 @@ async def consumer_offsets(pair: Pair) -> None:
         request = UpdateConsumerOffset(
             consumer_group="TableGroup", topic=TOPIC, queue_id=queue, commit_offset=QueueOffset(end - queue)
         )
-        await pair.caller.call(pair.master.plan.address, request)
+        await pair.call(pair.master.plan.address, request)
 
     async def is_equal() -> bool:
         tables = [
-            (await pair.caller.call(member.plan.address, GetAllConsumerOffsets())).body.offset_table
+            (await pair.call(member.plan.address, GetAllConsumerOffsets())).body.offset_table
             for member in (pair.master, pair.slave)
         ]
         return tables[0] == tables[1] and len(tables[0][f"{TOPIC}@TableGroup"]) == QUEUES
@@ -174,7 +174,7 @@ async def delay_offsets(pair: Pair) -> None:
     """Apache's slave only keeps the file, and reads it when it is started as a master."""
 
     async def is_equal() -> bool:
-        response = await pair.caller.call(pair.master.plan.address, GetAllDelayOffsets())
+        response = await pair.call(pair.master.plan.address, GetAllDelayOffsets())
         file = pair.slave.config / "delayOffset.json"
         copied = DelayOffsetTable.from_bytes(file.read_bytes()).offset_table if file.exists() else {}
         return response.body.offset_table == copied and copied.get(DELAY_LEVEL, 0) > 0
