@@ -1,7 +1,8 @@
 """What the scenarios with masters and slaves share: setups of roles, and the wait until the slaves have everything."""
 
-from bench.load.plan import Kind, Wire
+from bench.load.plan import Kind
 from bench.log_ends import LogEnd
+from bench.outcome import OURS
 from bench.scenarios.loads import load, warm_up
 from bench.scenarios.scenario import Effort
 from bench.systems.system import Flush, Running, Setup, System
@@ -57,6 +58,5 @@ class Logs:
         return not sent.refused
 
 
-def warm(running: Running, system_is_ours: bool, effort: Effort, **shape: int) -> None:
-    assert running.wire is Wire.ROCKETMQ
-    warm_up(running, effort, share=INTERPRETED_SHARE if system_is_ours else 1.0, **shape)
+def warm(running: Running, effort: Effort) -> None:
+    warm_up(running, effort, share=INTERPRETED_SHARE if running.name == OURS else 1.0)

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from bench.load.plan import Kind, Wire
 from bench.log_ends import LogEnd
 from bench.processes import cpu_s
 from bench.scenarios.loads import load
-from bench.scenarios.replicated import APACHE_KEY
+from bench.scenarios.replicated import APACHE_KEY, ASYNC_MASTER
 from bench.scenarios.scenario import Cases, Column, Effort, Measured, Scenario
 from bench.systems.system import Running, Setup, System
 from interop.processes import InteropError, wait_until
@@ -47,8 +47,10 @@ class ReplicatedCatchUp(Scenario):
     )
 
     def setups(self, effort: Effort) -> Mapping[str, Setup]:
-        role = {"role": "ASYNC_MASTER"}
-        return {LIMITED: Setup(**role), UNLIMITED: Setup(**role, catch_up_mib_s=MIB_S_MAX)}
+        return {
+            LIMITED: Setup(role=ASYNC_MASTER),
+            UNLIMITED: Setup(role=ASYNC_MASTER, catch_up_mib_s=MIB_S_MAX),
+        }
 
     def has_setup(self, system: System, label: str) -> bool:
         return label == LIMITED or not system.key.startswith(APACHE_KEY)
@@ -102,8 +104,7 @@ def _catch_up(running: Running, setup: str) -> Measured:
     return Measured(f"catch-up, {setup}", figures)
 
 
-def _poll(condition: object, running: Running) -> None:
-    assert callable(condition)
+def _poll(condition: Callable[[], bool], running: Running) -> None:
     deadline = time.perf_counter() + CAUGHT_UP_S
     while not condition():
         if time.perf_counter() > deadline:

@@ -7,7 +7,6 @@ from typing import Any
 
 from bench.load.plan import Kind, Wire
 from bench.log_ends import lag_of, sampled
-from bench.outcome import OURS
 from bench.scenarios.loads import load
 from bench.scenarios.replicated import Logs, setups_of, warm
 from bench.scenarios.scenario import Cases, Column, Effort, Measured, Scenario
@@ -46,7 +45,7 @@ class ReplicatedLag(Scenario):
     def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
         logs = Logs(running)
         logs.await_equal()
-        warm(running, running.name == OURS, effort)
+        warm(running, effort)
         return {case: partial(_measure, case, running, logs, effort) for case in CASES}
 
 

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from bench.load.plan import Kind, Wire
-from bench.outcome import OURS
 from bench.scenarios.loads import load, timed
 from bench.scenarios.replicated import PAIRS, Logs, is_pair_at_most, setups_of, warm
 from bench.scenarios.scenario import Cases, Column, Effort, Measured, Scenario, load_figures
@@ -16,7 +15,7 @@ SHAPES = {"16x16": (16, 16), "4x256": (4, 256)}
 LATENCY_LABELS = ("alone", "SYNC_MASTER, 1 slave", "SYNC_MASTER, 2 slaves")
 ONE, OFFERED = "one at a time", "2,000/s"
 OFFERED_PLAN = {"connections": 16, "in_flight": 100, "rate": 2_000.0}
-COLUMNS = (
+COLUMNS: tuple[Column, ...] = (
     Column("messages_per_s", "messages/s", ratio=True),
     Column("server_us", "CPU us", ".1f", ratio=True),
     Column("slave_us", "slave us", ".1f", ratio=True),
@@ -29,7 +28,7 @@ COLUMNS = (
 
 class _Replicated(Scenario):
     wires = frozenset({Wire.ROCKETMQ})
-    columns = COLUMNS
+    columns: tuple[Column, ...] = COLUMNS
     labels: tuple[str, ...] = tuple(PAIRS)
     flush = Flush.ASYNC
     plans: Mapping[str, dict[str, Any]]
@@ -43,7 +42,7 @@ class _Replicated(Scenario):
     def begin(self, running: Running, setup: str, effort: Effort, stack: ExitStack) -> Cases:
         logs = Logs(running)
         logs.await_equal()
-        warm(running, running.name == OURS, effort)
+        warm(running, effort)
         return {
             (case := f"{name}, {setup}"): partial(_measure, case, running, logs, effort, plan)
             for name, plan in self.plans.items()
@@ -71,7 +70,7 @@ class ReplicatedLatency(_Replicated):
     room_gb = 20
     labels = LATENCY_LABELS
     plans: Mapping[str, dict[str, Any]] = {ONE: {"connections": 1, "in_flight": 1}, OFFERED: OFFERED_PLAN}
-    columns = tuple(replaced._replace(ratio=True) if replaced.figure == "p50_us" else replaced for replaced in COLUMNS)
+    columns = tuple(column._replace(ratio=True) if column.figure == "p50_us" else column for column in COLUMNS)
 
 
 def _measure(case: str, running: Running, logs: Logs, effort: Effort, plan: Mapping[str, Any]) -> Measured:
