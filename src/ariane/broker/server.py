@@ -11,6 +11,7 @@ from ariane.broker.acl.rights import all_rights
 from ariane.broker.admin.acl import AccessHandlers
 from ariane.broker.admin.clients import ConnectionHandlers
 from ariane.broker.admin.configs import ConfigHandlers
+from ariane.broker.admin.copied_tables import CopiedTables
 from ariane.broker.admin.groups import GroupHandlers
 from ariane.broker.admin.messages import MessageHandlers
 from ariane.broker.admin.offsets import ConsumerOffsetHandlers
@@ -18,7 +19,6 @@ from ariane.broker.admin.replication import ReplicationHandlers
 from ariane.broker.admin.runtime import RuntimeHandlers, ScheduleHandlers, StatsHandlers
 from ariane.broker.admin.topics import QueueHandlers, TopicHandlers
 from ariane.broker.components import Components
-from ariane.broker.copied_tables import CopiedTables
 from ariane.broker.groups.lag import ConsumeProgress
 from ariane.broker.groups.locks import LockHandlers
 from ariane.broker.groups.retries import RetryHandlers
@@ -171,7 +171,8 @@ def _replicating(parts: Components, ports: Reservation) -> AbstractAsyncContextM
     if parts.following is None:
         waiting = parts.writer if settings.role is BrokerRole.SYNC_MASTER else None
         return role.master(Address(settings.host, settings.replication_port), parts.store, waiting)
-    return role.slave(settings.broker_id, parts.following, CopiedTables(parts).tables)
+    copied = CopiedTables(parts.store, parts.topics, parts.groups, parts.offsets, parts.delayed, parts.timer)
+    return role.slave(settings.broker_id, parts.following, copied.tables)
 
 
 def _hosts(settings: BrokerSettings) -> dict[str, str]:

@@ -169,13 +169,13 @@ async def test_progress_is_taken_over_once_the_log_has_what_it_rests_on(tmp_path
 async def test_a_transaction_whose_outcome_a_slave_has_not_got_is_checked_by_it_as_a_master(tmp_path: Path) -> None:
     async with a_gated_pair(tmp_path) as (pair, gate):
         caller, master, slave = pair.caller, pair.master, pair.slave
-        halves = [await caller.call(master.address, half_send(b"%d" % number)) for number in range(3)]
-        await caller.call(master.address, outcome_of(halves[0], Decision.COMMIT))
+        half_messages = [await caller.call(master.address, half_send(b"%d" % number)) for number in range(3)]
+        await caller.call(master.address, outcome_of(half_messages[0], Decision.COMMIT))
         await master.parts.checks.run_pass()
         await pair.is_level()
         await until(lambda: slave.parts.offsets.get(PROGRESS_GROUP, TRANS_HALF, 0) == 1)
         gate.close()
-        await caller.call(master.address, outcome_of(halves[1], Decision.COMMIT))
+        await caller.call(master.address, outcome_of(half_messages[1], Decision.COMMIT))
         await master.parts.checks.run_pass()
         assert master.parts.offsets.get(PROGRESS_GROUP, TRANS_HALF, 0) == 2
         await syncs(slave)
@@ -184,7 +184,7 @@ async def test_a_transaction_whose_outcome_a_slave_has_not_got_is_checked_by_it_
         waiting = promoted.parts.transactions.open
         assert [waiting.is_open(offset) for offset in range(3)] == [False, True, True]
         assert await bodies_in(promoted) == [b"0"]
-        for half in halves[1:]:
+        for half in half_messages[1:]:
             await caller.call(promoted.address, outcome_of(half, Decision.COMMIT))
         assert await bodies_in(promoted) == [b"0", b"1", b"2"]
 
