@@ -254,6 +254,7 @@ async def test_a_topic_that_is_created_again_at_once_has_none_of_its_old_message
         await caller.call(master.address, a_commit(1))
         await pair.is_level()
         await until(lambda: slave.parts.offsets.get(GROUP, TOPIC, 0) == 1)
+        await until(lambda: slave.parts.topics.get(TOPIC) is not None)  # it was asked for in between, perhaps
         assert await bodies_in(slave) == [b"1", b"2"]
         await until(lambda: queue_end(slave, TOPIC, 1) == 0)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,7 @@ def disk_of_a_slave(env: ScheduleEnv) -> SimulatedDisk:
     return disk
 
 
-async def copied(clock: FakeClock, disk: SimulatedDisk, progress: TimerProgress, **changes: object) -> SimulatedDisk:
+async def copied(clock: FakeClock, disk: SimulatedDisk, progress: TimerProgress, **changes: Any) -> SimulatedDisk:
     """What a slave has on its disk when it is killed."""
     async with schedule_env(clock, disk, **changes) as env:
         delivery = await delivery_of(env)
