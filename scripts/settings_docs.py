@@ -27,9 +27,10 @@ The value of a setting is the last of: its default, the file of `--config`, its 
 | an environment variable | `ARIANE_NAMESERVER__TRANSPORT__IDLE_TIMEOUT_S=60` |
 
 A misspelt key, a value out of range and a control character in a value are errors that name the file, the line and a
-fix; the process does not start. A setting without a RocketMQ key can be set in TOML or by its environment variable. An
-empty value unsets a setting that may be unset. Durations are in seconds (`_s`) and sizes in bytes (`_bytes`), as plain
-numbers. A relative path starts at the working directory, `~` at the home directory.
+fix; the process does not start. A setting without a RocketMQ key has its own name in every file, also in a
+`broker.conf`: `replication.allowed_peers=10.0.0.6`. An empty value unsets a setting that may be unset. Durations are in
+seconds (`_s`) and sizes in bytes (`_bytes`), as plain numbers. A relative path starts at the working directory, `~` at
+the home directory.
 
 `ariane namesrv --config FILE --print-config` and `ariane broker --config FILE --print-config` show the effective
 settings as TOML, and so convert a `namesrv.conf` or a `broker.conf` to TOML. `ariane config show --origin` shows where

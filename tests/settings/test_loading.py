@@ -135,9 +135,15 @@ def test_an_unknown_key_names_the_nearest_one(here: Path) -> None:
     assert "did you mean 'haListenPort'?" in error_of("halistenport=1")
 
 
-def test_a_setting_name_in_a_properties_file_suggests_its_key_or_variable(here: Path) -> None:
+def test_the_name_of_a_setting_with_a_key_is_not_taken_in_a_properties_file_but_suggests_the_key(here: Path) -> None:
     assert "did you mean 'mappedFileSize'?" in error_of("segment_bytes=1")
-    assert "did you mean ARIANE_BROKER__LABEL?" in error_of("label=x")
+
+
+def test_a_setting_that_rocketmq_does_not_have_goes_by_its_own_name_in_a_properties_file(here: Path) -> None:
+    loaded = load_store("label=x")
+    assert loaded.settings.label == "x"
+    assert loaded.origins["label"] == "broker.conf:1"
+    assert "did you mean 'label'?" in error_of("lable=x")
 
 
 def test_an_unknown_toml_key_names_the_nearest_one(here: Path) -> None:

@@ -269,7 +269,7 @@ class SlaveLink(asyncio.Protocol):
         if len(ours) == size and zlib.crc32(ours) != crc:
             return (
                 f"the logs of slave and master differ before {hello.end}: one has lost messages that the other has. "
-                "Compare them (`ariane store diff`), and begin with an empty slave"
+                "Make the one with all messages the master, and begin with an empty slave"
             )
         return position_refusal(hello.end, self._source.begin, self._source.end)
 

@@ -101,16 +101,16 @@ class _Loader:
 
     def _read_properties(self, file: str, text: str) -> None:
         keys = {key.name: (key, spec) for spec in self.specs.values() for key in spec.keys}
-        names = {
-            spec.name: repr(spec.keys[0].name) if spec.keys else spec.variable(self.section)
-            for spec in self.specs.values()
-        }
+        ours = {name: spec for name, spec in self.specs.items() if not spec.keys}  # RocketMQ does not have these
+        names = {spec.name: repr(spec.keys[0].name if spec.keys else spec.name) for spec in self.specs.values()}
         suggestions = names | {key: repr(key) for key in (*self.unsupported, *keys)}
         for entry in read_properties(text):
             where = f"{file}:{entry.line}"
             if entry.key in keys:
                 key, spec = keys[entry.key]
                 self._set(spec, where, entry.key, entry.value, key.read)
+            elif entry.key in ours:
+                self._set(ours[entry.key], where, entry.key, entry.value, lambda spec, text: spec.kind.parse(text))
             elif entry.key in self.unsupported:
                 self.warnings.append(f"{where}: {entry.key} is not used: {self.unsupported[entry.key]}")
             else:
