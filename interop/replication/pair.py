@@ -17,7 +17,7 @@ from ariane.wire.record.read import decode_all
 from ariane.wire.requests.brokers import GetRuntimeInfo
 from ariane.wire.requests.offsets import GetMaxOffset
 from ariane.wire.requests.pull import PullMessage, PullSysFlag
-from ariane.wire.requests.topics import GetRoute
+from ariane.wire.requests.topics import GetRoute, GetTopicTable
 from interop.apache import BROKER_PORT_OFFSETS, BrokerPlan, start_nameserver
 from interop.broker.check_context import QUEUES, create_request, eventually
 from interop.broker.client import WAIT_S
@@ -103,6 +103,10 @@ class Pair:
 
     async def _is_served(self, topic: str) -> bool:
         return await self.max_offsets(self.slave, topic) == await self.max_offsets(self.master, topic)
+
+    async def slave_knows(self, topics: Iterable[str]) -> bool:
+        table = (await self.call(self.slave.plan.address, GetTopicTable())).body.topic_config_table
+        return set(topics) <= table.keys()
 
     async def bodies(self, member: Member, topic: str) -> set[bytes]:
         """Of all messages that it serves."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from ariane.client.producer.result import SendStatus
 from ariane.errors import ArianeError
 from ariane.wire.requests.offsets import GetConsumerOffset
-from ariane.wire.requests.topics import GetTopicTable
 from interop.broker.check_context import QUEUES, eventually, safe_name
 from interop.broker.client import Client, NotOffered
 from interop.broker.client_process import ClientProcess
@@ -168,7 +167,8 @@ async def run_readers(pair: Pair, names: Sequence[str], table: Table, work: Path
         clients = Clients(servers, work, stack, {})
         readers = [Reader(await clients.client(name), pair, other) for name in names]
         await asyncio.gather(*(reader.prepare() for reader in readers))
-        await eventually(lambda: _are_copied(pair, readers), "the slave knows the topics", REFRESH_S)
+        topics = [reader.topic for reader in readers]
+        await eventually(lambda: pair.slave_knows(topics), "the slave knows the topics", REFRESH_S)
         await _kill_while_consumers_are_behind(pair, readers)
         await _run(MASTER_IS_DEAD, readers, table)
         await pair.master.start()
@@ -186,11 +186,6 @@ async def _kill_while_consumers_are_behind(pair: Pair, readers: Sequence[Reader]
             await _send_to_pair(pair, reader.topic, sorted(bodies("behind")))
         await pair.until_level(*(reader.topic for reader in readers))
         await pair.master.kill()
-
-
-async def _are_copied(pair: Pair, readers: Sequence[Reader]) -> bool:
-    table = (await pair.call(pair.slave.plan.address, GetTopicTable())).body.topic_config_table
-    return all(reader.topic in table for reader in readers)
 
 
 async def _run(checks: Rows[Reader], readers: Sequence[Reader], table: Table) -> None:
