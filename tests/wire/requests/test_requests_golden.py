@@ -21,6 +21,7 @@ NOT_RECORDED = {
     RequestCode.LITE_PULL_MESSAGE,
     RequestCode.BROKER_HEARTBEAT,
     RequestCode.GET_BROKER_HA_STATUS,
+    RequestCode.GET_TIMER_CHECK_POINT,
 }
 # Fields of every request that belong to no struct: the signature, and marks of 4.9 and 5.x that we need not know.
 BESIDE_THE_STRUCT = {"AccessKey", "OnsChannel", "ReqT", "Signature", "bname"}
