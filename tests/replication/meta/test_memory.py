@@ -53,6 +53,7 @@ async def test_a_stalled_watch_says_nothing_and_does_not_end(client: MemoryClien
     client.are_watches_stalled = True
     async with client.watch("a", 1) as changes:
         waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)  # it has read what was there
         await client.transact(CREATION)
         await asyncio.sleep(0)
         assert not waiting.done()
