@@ -26,10 +26,10 @@ from ariane.replication.group.machine import Group
 from ariane.replication.group.rules import ALL_RULES, GroupSettings, Rules
 from ariane.replication.group.snapshots import snapshot_of
 from ariane.replication.group.state import State
-from ariane.replication.meta import Lease, Transaction
+from ariane.replication.meta import Lease, Put, Transaction
 from ariane.replication.meta.memory import MemoryStore
 from ariane.replication.progress import AckWaiters
-from ariane.replication.record import GroupKeys, GroupRecord, MemberRecord
+from ariane.replication.record import GroupKeys, GroupRecord, MemberRecord, Order
 
 KEYS = GroupKeys("sim", "group")
 CALL_S = 0.8
@@ -63,6 +63,8 @@ class Odds:
     lose_call: float = 0.0
     """A part of the calls to the metadata store: request or answer."""
     late_call: float = 0.0
+    after_swap: float = 0.0
+    """How often a change of the record is followed at once by a fault: the moments that matter are rare otherwise."""
     slow: float = 0.002
     """Most seconds that a message takes."""
     writes: float = 20.0
@@ -83,7 +85,8 @@ class Odds:
             meta_leader=maybe(0.1),
             switch=maybe(0.3),
             lose_call=maybe(0.4),
-            late_call=maybe(0.4),
+            late_call=maybe(0.8),
+            after_swap=maybe(0.8),
             slow=rng.choice((0.002, 0.02, 0.2, 0.6)),
             writes=rng.choice((5.0, 20.0, 40.0)),
         )
@@ -236,6 +239,10 @@ class Node:
             if self.world.trace is not None:
                 self.world.trace.append(f"{self.world.now:8.3f} {self.run} -> {effect}")
             self._do(effect)
+            if self.world.after_effect is not None:
+                self.world.after_effect(self, effect)
+                if self.group is None:
+                    return
         if self.group is not None and self.group.leader is not None and before >= 0 and self.group.confirmed < before:
             raise Breach(f"I5: member {self.number} had confirmed {before}, now {self.group.confirmed}")
 
@@ -339,6 +346,8 @@ class Node:
         steps = (mark, lambda: disk.cut((to + old_end) // 2), lambda: disk.cut(to), done)
         for number, action in enumerate(steps, start=1):
             world.later(0.01 * number, step(action))
+            if world.after_step is not None:
+                world.later(0.01 * number + 0.001, lambda n=number: world.after_step(self, n))  # type: ignore[misc]
 
     def _reopen(self) -> None:
         self.generation += 1
@@ -466,10 +475,16 @@ class World:
         self._cuts: set[tuple[int, int]] = set()
         self.body: list[Unit] = []
         self.trace: list[str] | None = [] if trace else None
+        self.after_effect: Callable[[Node, do.Effect], None] | None = None
+        self.after_step: Callable[[Node, int], None] | None = None
+        """Of a truncation."""
         self.nodes = [Node(self, number) for number in range(1, members + 1)]
         self.watcher = Watcher(self)
         self.all_links: list[Link] = []
         self.numbers = count(1)
+        self.has_producers = True
+        self.unheard: set[int] = set()
+        """Members that get no answer from the metadata store, which does what they ask."""
 
     # --- time ---
 
@@ -507,6 +522,9 @@ class World:
     def reaches_meta(self, node: Node) -> bool:
         return (0, node.number) not in self._cuts
 
+    def hears_meta(self, node: Node) -> bool:
+        return self.reaches_meta(node) and node.number not in self.unheard
+
     def call(self, node: Node, action: Callable[[], on.Event | None]) -> None:
         """A call that may fail before or after it is done; its event, if there is one, goes to the same process."""
         run, odds, rng = node.run, self.odds, self.rng
@@ -519,7 +537,7 @@ class World:
                 event = action()
             except MetaError:
                 return
-            if event is not None and not lost and self.reaches_meta(node):
+            if event is not None and not lost and self.hears_meta(node):
                 self.later(self.delay(), lambda: node.feed(event, run))
 
         self.later(self.delay(), arrive)
@@ -538,20 +556,23 @@ class World:
         run, rng, odds = node.run, self.rng, self.odds
         answered = False
 
-        def answer(done: bool | None) -> None:
+        def answer(done: bool | None, revision: int = 0) -> None:
             nonlocal answered
             if not answered:
                 answered = True
-                node.feed(on.Swapped(token, done), run)
+                node.feed(on.Swapped(token, done, revision), run)
 
         def arrive() -> None:
             try:
-                done = self.meta.transact(transaction).succeeded
+                done, revision = self.meta.transact(transaction)
             except MetaError:
-                done = False
-            if self.reaches_meta(node) and rng.random() >= odds.lose_call / 2:
-                self.later(self.delay(), lambda: answer(done))
+                return
+            if self.hears_meta(node) and rng.random() >= odds.lose_call / 2:
+                self.later(self.delay(), lambda: answer(done, revision))
 
+        if rng.random() < odds.after_swap:
+            fault = rng.choice((lambda: self._kill(node), self._break_link, self._pause, lambda: self._part(node)))
+            self.later(self.delay(), fault)
         self.later(CALL_S, lambda: answer(None))
         if self.reaches_meta(node) and rng.random() >= odds.lose_call / 2:
             late = rng.random() * 8 if rng.random() < odds.late_call else 0.0
@@ -681,7 +702,7 @@ class World:
 
     def _write(self) -> None:
         self.later(self.rng.random() * 2 / self.odds.writes, self._write)
-        for node in self.nodes:
+        for node in self.nodes if self.has_producers else ():
             if node.can_write and self.rng.random() < 0.9:
                 node.write(next(self.numbers))
 
@@ -717,9 +738,9 @@ class World:
         leaders = [node for node in self.nodes if node.group is not None and node.group.leader is not None]
         return self.rng.choice(leaders if leaders and self.rng.random() < 0.5 else self.nodes)
 
-    def _kill(self, *, power: bool = False) -> None:
-        all_at_once = self.rng.random() < 0.05
-        for node in self.nodes if all_at_once else [self._victim()]:
+    def _kill(self, victim: Node | None = None, *, power: bool = False) -> None:
+        all_at_once = victim is None and self.rng.random() < 0.05
+        for node in self.nodes if all_at_once else [victim or self._victim()]:
             if node.is_up:
                 node.crash(power=power)
                 generation = node.generation
@@ -744,6 +765,15 @@ class World:
         for link in self.all_links:
             if link.is_open and (link.slave.number, link.master.number) in pairs:
                 self.later(self.rng.random() * 3, lambda link=link: self.end(link))  # type: ignore[misc]
+
+    def _part(self, node: Node) -> None:
+        """This member and one other lose each other, and notice soon."""
+        other = self.rng.choice([other for other in self.nodes if other is not node])
+        pairs = self._both(node, other)
+        self._cut_for(pairs)
+        for link in self.all_links:
+            if link.is_open and (link.slave.number, link.master.number) in pairs:
+                self.later(self.rng.random() * 0.3, lambda link=link: self.end(link))  # type: ignore[misc]
 
     def _both(self, one: Node, two: Node) -> set[tuple[int, int]]:
         return {(one.number, two.number), (two.number, one.number)}
@@ -777,24 +807,61 @@ class World:
         record = self.record
         if record is None:
             return
-        from ariane.replication.meta import Put
-        from ariane.replication.record import Order
+        nonce = f"o{next(self.numbers)}"
+        self.order(Order(do="switch", nonce=nonce, member=self.rng.choice(self.nodes).number, epoch=record.epoch))
 
-        order = Order(
-            do="switch", nonce=f"o{next(self.numbers)}", member=self.rng.choice(self.nodes).number, epoch=record.epoch
-        )
+    def order(self, order: Order) -> None:
+        """As an operator gives it."""
         lease = self.meta.grant(15, self.now).id
         self.meta.transact(Transaction((), (Put(KEYS.order, order.to_bytes(), lease),)))
 
     # --- a whole run ---
 
     def heal(self) -> None:
-        self._cuts.clear()
-        self.odds = Odds(writes=self.odds.writes, slow=0.002)
+        self.restore()
+        self.odds = Odds(writes=self.odds.writes)
         for node in self.nodes:
             node.paused_until = min(node.paused_until, self.now)
             if not node.is_up:
                 node.start()
+
+    def cut_off(self, one: Node, others: list[Node] | None = None, *, meta: bool = False) -> None:
+        """Until `heal`, or `restore`."""
+        for other in self.nodes if others is None else others:
+            if other is not one:
+                self._cuts |= self._both(one, other)
+        if meta:
+            self._cuts.add((0, one.number))
+        for link in self.all_links:
+            if link.is_open and (link.slave.number, link.master.number) in self._cuts:
+                self.later(0.5, lambda link=link: self.end(link))  # type: ignore[misc]
+
+    def cut_one_way(self, sender: Node, receiver: Node) -> None:
+        self._cuts.add((sender.number, receiver.number))
+
+    def cut_meta(self, *nodes: Node) -> None:
+        self._cuts |= {(0, node.number) for node in nodes}
+
+    def restore(self) -> None:
+        self._cuts.clear()
+        self.unheard.clear()
+
+    @property
+    def leader(self) -> Node | None:
+        """The one that takes writes."""
+        return next((node for node in self.nodes if node.can_write), None)
+
+    def run_until_true(self, holds: Callable[[], bool], limit: float = 60.0) -> float:
+        """How long it took."""
+        began = self.now
+        while not holds():
+            if self.now > began + limit:
+                raise Breach(f"not so within {limit} s of simulated time")
+            self.now, _, action = heapq.heappop(self._heap)
+            action()
+            self.events += 1
+            self.watcher.check()
+        return self.now - began
 
     def check_quiet(self) -> bool:
         """I7; whether the group goes on. A frozen one waits for an operator."""
@@ -833,10 +900,7 @@ def run(seed: int, rules: Rules = ALL_RULES, *, seconds: float = 20.0, trace: bo
         world.run_until(seconds)
         world.heal()
         world.run_until(seconds + 20)
-        world.odds.writes = 0.001
-        world._write = lambda: None  # type: ignore[method-assign]
-        for node in world.nodes:
-            node.can_write = False if node.group is None or node.group.leader is None else node.can_write
+        world.has_producers = False
         world.run_until(seconds + 22)
         goes_on = world.check_quiet()
     except Exception as error:

@@ -58,10 +58,11 @@ class LeaseLost(NamedTuple):
 
 
 class Swapped(NamedTuple):
-    """The answer to a Swap. `done` is None when there was none."""
+    """The answer to a Swap, with the store's revision. `done` is None when there was none."""
 
     token: int
     done: bool | None
+    revision: int = 0
 
 
 # --- at a master ---

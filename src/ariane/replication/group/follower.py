@@ -23,6 +23,7 @@ class Follower:
         self._group = group
         self.is_following = False
         self._link: int | None = None
+        self._link_epoch = 0
         self._is_welcome = False
         self._connect_at = 0.0
         self._heard_at = 0.0
@@ -56,7 +57,7 @@ class Follower:
         if present is None or present.record.holder != record.master or record.master == group.me.holder:
             return
         self._connect_at = group.now + group.settings.reconnect_s
-        self._link, self._is_welcome = group.serial(), False
+        self._link, self._link_epoch, self._is_welcome = group.serial(), group.epoch, False
         log = group.log
         group.emit(do.Connect(self._link, present.record.ha, group.epoch, log.begin, log.end, log.epochs))
 
@@ -131,7 +132,8 @@ class Follower:
 
     def report(self) -> None:
         if self._link is not None and self._is_welcome and self.is_following:
-            self._group.emit(do.Report(self._link, self._group.epoch, self._group.durable_end))
+            epoch = self._group.epoch if self._group.rules.current_epoch else self._link_epoch
+            self._group.emit(do.Report(self._link, epoch, self._group.durable_end))
 
     # --- election ---
 

@@ -236,7 +236,7 @@ class Leader:
             self._set_writes(do.RefuseWrites(f"{present} of {needed} members are in sync and connected"))
 
     def _set_writes(self, effect: do.Effect) -> None:
-        if effect != self._writes:
+        if type(effect) is not type(self._writes) or effect != self._writes:  # tuples without fields are all equal
             self._writes = effect
             self._group.emit(effect)
 

@@ -40,8 +40,15 @@ class Proposal:
     change: Change
     transaction: Transaction
     sent_at: float
-    is_waiting: bool = True
-    """For the answer. Without one it is sent again, until the record has another revision."""
+    refused_at: int | None = None
+    """The store's revision when a comparison failed. Perhaps because an earlier try was done: a record that was read
+    since then says which."""
+
+    def is_decided_by(self, snapshot: on.Snapshot) -> bool:
+        """Done, or never to be done: the record was changed, or it was not and a comparison fails for good."""
+        if snapshot.record_revision > self.change.base:
+            return True
+        return self.refused_at is not None and snapshot.revision >= self.refused_at
 
 
 class Log:
@@ -289,16 +296,20 @@ class Group:
         if event.revision < self.snapshot.revision:
             return  # an answer that was overtaken
         self.snapshot = event
-        if self.proposal is not None and event.record_revision > self.proposal.change.base:
-            self.proposal = None  # it was done, or can never be
+        self._decide()
         self._consider()
         self._carry_out_order()
+
+    def _decide(self) -> None:
+        if self.proposal is not None and self.proposal.is_decided_by(self.snapshot):
+            self.proposal = None
 
     def _swapped(self, event: on.Swapped) -> None:
         proposal = self.proposal
         if proposal is not None and event.token == proposal.token:
             if event.done is False:
-                self.proposal = None  # one of its comparisons can never hold again, or there is no reason to try
+                proposal.refused_at = event.revision
+                self._decide()
             elif not self.rules.keep_proposal and event.done is None:
                 self.proposal = None
         self.read()
@@ -365,7 +376,7 @@ class Group:
             self.follower.close("this member was elected")
             self._promote(record.epoch)
         else:
-            if is_new:
+            if is_new and self.rules.current_epoch:
                 self.follower.close("a new epoch")
             self.follower.follow()
 
