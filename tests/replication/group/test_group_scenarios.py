@@ -44,6 +44,17 @@ def test_a_master_whose_process_dies_is_replaced_within_half_a_second() -> None:
     settle(world)
 
 
+def test_a_master_that_is_stopped_gives_its_lease_back() -> None:
+    world, master, _ = started()
+    master.feed(on.Stop())
+    assert not master.can_write
+    world.run_until(world.now + 0.01)
+    assert len(world.meta.read("/ariane/v1/sim/group/member/").keys) == 2
+    master.crash()
+    assert world.run_until_true(lambda: world.leader is not None) < 0.6
+    settle(world)
+
+
 def test_a_master_whose_machine_vanishes_is_replaced_after_its_lease() -> None:
     world, master, others = started()
     world.cut_off(master, meta=True)

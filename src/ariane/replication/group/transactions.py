@@ -10,7 +10,7 @@ import msgspec
 
 from ariane.replication.group.events import Snapshot
 from ariane.replication.group.rules import ALL_RULES, Rules
-from ariane.replication.meta import Compare, Field, Put, Transaction
+from ariane.replication.meta import Compare, Delete, Field, Put, Transaction
 from ariane.replication.record import (
     Frozen,
     GroupKeys,
@@ -21,6 +21,9 @@ from ariane.replication.record import (
     MemberRecord,
 )
 
+HISTORY_MAX = 1_000
+"""Elections that are remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -30,7 +33,8 @@ class Change:
     base: int
     """The revision of the record that it replaces."""
     compares: tuple[Compare, ...] = ()
-    puts: tuple[Put, ...] = ()
+    beside: tuple[Put | Delete, ...] = ()
+    """What else is written with it."""
 
 
 class Transactions:
@@ -51,7 +55,7 @@ class Transactions:
         if self._rules.compare_revision:
             field = Field.MODIFIED if change.base else Field.CREATED
             compares = (Compare(self._keys.state, field, change.base), *compares)
-        return Transaction(compares, (Put(self._keys.state, change.record.to_bytes()), *change.puts))
+        return Transaction(compares, (Put(self._keys.state, change.record.to_bytes()), *change.beside))
 
     # --- changes ---
 
@@ -65,7 +69,7 @@ class Transactions:
             members={me.id: Known(me.store_id)},
             by=self._by(),
         )
-        return Change(record, 0, puts=(self._history(record, end, "founded"),))
+        return Change(record, 0, beside=self._history(record, end, "founded"))
 
     def register(self, snapshot: Snapshot, record: GroupRecord, kept_all: bool) -> Change | None:
         """This run of the process instead of an earlier one. None when the record is as it should be."""
@@ -154,8 +158,11 @@ class Transactions:
         return Compare(self._keys.member(member), Field.CREATED, 0 if present is None else present.created)
 
     def _with_history(self, change: Change, end: int, why: str) -> Change:
-        return Change(change.record, change.base, change.compares, (self._history(change.record, end, why),))
+        return Change(change.record, change.base, change.compares, self._history(change.record, end, why))
 
-    def _history(self, record: GroupRecord, end: int, why: str) -> Put:
+    def _history(self, record: GroupRecord, end: int, why: str) -> tuple[Put | Delete, ...]:
+        """One more election; the oldest is forgotten."""
         entry = HistoryRecord(epoch=record.epoch, master=record.master.id, start=end, why=why)
-        return Put(self._keys.history(record.epoch), entry.to_bytes())
+        put = Put(self._keys.history(record.epoch), entry.to_bytes())
+        oldest = record.epoch - HISTORY_MAX
+        return (put, Delete(self._keys.history(oldest))) if oldest > 0 else (put,)
