@@ -891,7 +891,7 @@ class Result(NamedTuple):
     goes_on: bool
 
 
-def run(seed: int, rules: Rules = ALL_RULES, *, seconds: float = 20.0, trace: bool = False) -> Result:
+def run(seed: int, rules: Rules = ALL_RULES, *, seconds: float = 16.0, trace: bool = False) -> Result:
     """A run with faults, then quiet. Breach names the seed; run it again with trace=True."""
     world = World(seed, rules, trace=trace)
     try:
@@ -899,9 +899,9 @@ def run(seed: int, rules: Rules = ALL_RULES, *, seconds: float = 20.0, trace: bo
         world.faults(seconds)
         world.run_until(seconds)
         world.heal()
-        world.run_until(seconds + 20)
+        world.run_until(seconds + 15)
         world.has_producers = False
-        world.run_until(seconds + 22)
+        world.run_until(seconds + 17)
         goes_on = world.check_quiet()
     except Exception as error:
         if world.trace is not None:

@@ -24,6 +24,7 @@ class Follower:
         self.is_following = False
         self._link: int | None = None
         self._link_epoch = 0
+        self._linked_at = 0.0
         self._is_welcome = False
         self._connect_at = 0.0
         self._heard_at = 0.0
@@ -58,6 +59,7 @@ class Follower:
             return
         self._connect_at = group.now + group.settings.reconnect_s
         self._link, self._link_epoch, self._is_welcome = group.serial(), group.epoch, False
+        self._linked_at = group.now
         log = group.log
         group.emit(do.Connect(self._link, present.record.ha, group.epoch, log.begin, log.end, log.epochs))
 
@@ -141,6 +143,8 @@ class Follower:
         record = self._group.record
         if record is None or not self.is_following:
             return
+        if self._group.now - max(self._linked_at, self._heard_at) >= self._group.settings.link_silence_s:
+            self._drop("nothing arrived")
         self._connect()
         why = self._reason_to_stand(record)
         if why is None:

@@ -187,6 +187,10 @@ class Leader:
     def tick(self) -> None:
         if not self._is_begun:
             return
+        for acks in self._acks.all():
+            if self._group.now - acks.heard_at >= self._group.settings.link_silence_s:
+                self._lost(acks.link)
+                self._group.emit(do.Close(acks.link, "nothing arrived"))
         self.check()
         if self._group.proposal is None and self._order is None:
             self._grow()

@@ -60,6 +60,8 @@ class GroupSettings:
     read_s: float = 1.0
     silence_s: float = 1.0
     """A master whose frames arrive is not replaced, whatever its lease says."""
+    link_silence_s: float = 3.0
+    """A connection on which nothing arrives for this long is closed: both ends send something every half second."""
     rank_wait_s: float = 0.1
     not_caught_up_s: float = 15.0
     drain_s: float = 1.0
