@@ -36,7 +36,7 @@ def creation(key: str) -> Transaction:
 
 
 async def retried(store: EtcdStore, transaction: Transaction) -> None:
-    """Until etcd has it, whoever leads it now: the comparison makes that harmless."""
+    """Until etcd has it, at any of its members: the comparison makes that harmless."""
     while True:
         try:
             await store.transact(transaction)
