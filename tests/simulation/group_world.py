@@ -463,6 +463,7 @@ class World:
             sync = self.rng.random() < 0.4
             least = self.rng.choice((1, 2, 2))
             settings = GroupSettings(min_in_sync=least, sync_flush=sync, lease_s=self.rng.choice((2, 3)))
+            self.odds.power *= 1.0 if sync else 0.1  # without syncs most of these end with a frozen group
         self.settings = settings
         self.now = 0.0
         self.events = 0

@@ -214,6 +214,26 @@ def test_without_the_rule_such_an_acknowledgement_loses_messages(rules: Rules, o
         stale_ack(world, master, others[0], other_epoch=other_epoch)
 
 
+def a_master_that_one_slave_still_hears(rules: Rules) -> World:
+    """Cut off from etcd and from one slave, it is replaced by that one; the other slave reads that."""
+    world, master, others = started(rules)
+    heard_by, elected = others
+    world.cut_off(master, [elected], meta=True)
+    world.run_until_true(lambda: elected.can_write, 20)
+    assert heard_by.group is not None
+    assert heard_by.group.epoch == 2
+    return world
+
+
+def test_a_slave_leaves_a_master_whose_epoch_is_over() -> None:
+    settle(a_master_that_one_slave_still_hears(ALL_RULES))
+
+
+def test_without_that_the_new_master_waits_for_it() -> None:
+    with pytest.raises(Breach, match="not so within"):
+        a_master_that_one_slave_still_hears(Rules(current_epoch=False))
+
+
 # --- a change without an answer ---
 
 
