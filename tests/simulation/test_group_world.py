@@ -29,6 +29,11 @@ def test_no_invariant_is_broken_whatever_the_faults(part: int) -> None:
         assert sum(result.goes_on for result in results) > 0.6 * len(results)  # the others are frozen, as they should
 
 
+def test_nor_in_a_group_of_two() -> None:
+    results = [run(seed, members=2) for seed in range(SEEDS // 20)]
+    assert sum(result.acks for result in results) > 100 * len(results)
+
+
 FOUND = {
     "union_of_sets": 20,
     "keep_proposal": 141,
