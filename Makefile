@@ -41,7 +41,8 @@ demo: $(STAMP) ## The main job end to end
 fuzz: $(STAMP) ## The fuzz tests with a long budget (FUZZ_SECONDS=300)
 	@ARIANE_FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(BIN)/pytest tests/fuzz
 
-chaos: $(STAMP) ## Kill -9 two hundred times; flip 500 bits; damage 500 files; cut power; 100 faults of replication (needs root)
+chaos: $(STAMP) ## 60,000 simulated groups; 200 kills; 500 bit flips; 500 damaged files; power cuts; 100 faults of replication (root)
+	@ARIANE_SEEDS=$${ARIANE_SEEDS:-60000} $(BIN)/pytest tests/simulation/test_group_world.py
 	@ARIANE_KILLS=200 ARIANE_FLIPS=500 $(BIN)/pytest tests/store/test_kill.py tests/store/commit_log/test_checked_blocks.py
 	@ARIANE_ORDERED_KILLS=20 ARIANE_DELAYED_KILLS=20 $(BIN)/pytest tests/cluster/test_ordered_kill.py tests/cluster/test_delayed_kill.py
 	@$(BIN)/python -m tests.chaos.kills 200

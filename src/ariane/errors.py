@@ -14,6 +14,13 @@
     │   ├── CallTimeout                              no response in time: the outcome is unknown
     │   ├── TooManyInFlight                          the limit of pending calls on this connection is reached
     │   └── ListenFailed                no           a server cannot open its port
+    ├── MetaError                       yes      3   the metadata store of a group (etcd)
+    │   ├── MetaUnavailable                          no endpoint took the call: nothing was done
+    │   ├── MetaOutcomeUnknown                       no answer: what was asked for may have been done, or will be
+    │   ├── MetaRefused                 no       4   the call can never succeed: credentials, a malformed request
+    │   ├── MetaLeaseGone               no           the lease has expired, or was revoked
+    │   ├── MetaWatchEnded                           a watch ended or fell behind: read again
+    │   └── MetaRecordInvalid           no       4   a value that is not what its key promises
     ├── StoreError                      no       1   files
     │   ├── StoreInUse                               another process holds the store's lock
     │   ├── StoreMismatch                            the files do not fit the settings, or each other
@@ -108,6 +115,37 @@ class TooManyInFlight(TransportError):
 
 class ListenFailed(TransportError):
     retriable = False
+
+
+class MetaError(ArianeError):
+    retriable = True
+    exit_status = 3
+
+
+class MetaUnavailable(MetaError):
+    pass
+
+
+class MetaOutcomeUnknown(MetaError):
+    pass
+
+
+class MetaRefused(MetaError):
+    retriable = False
+    exit_status = 4
+
+
+class MetaLeaseGone(MetaError):
+    retriable = False
+
+
+class MetaWatchEnded(MetaError):
+    pass
+
+
+class MetaRecordInvalid(MetaError):
+    retriable = False
+    exit_status = 4
 
 
 class StoreError(ArianeError):

@@ -22,6 +22,7 @@ INTERNAL = [
     system_topics.TIMER,
     system_topics.OFFSET_MOVED_EVENT,
     system_topics.SELF_TEST,
+    system_topics.EPOCH,
     "rmq_sys_of_a_later_release",
 ]
 

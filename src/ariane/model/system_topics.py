@@ -13,6 +13,7 @@
     RMQ_SYS_TRANS_OP_HALF_TOPIC    1             when first used  no
     TRANS_CHECK_MAX_TIME_TOPIC     1             when first used  no
     rmq_sys_...                                  when first used  no
+    ARIANE_SYS_EPOCH               1             when first used  no (replication/epochs.py)
 
 The broker trusts what it reads from the last kind of topic, so clients must not write there: they could forge a half
 message that no producer sent, or a delayed message for a topic that they may not write to.
@@ -30,10 +31,11 @@ TIMER = "rmq_sys_wheel_timer"
 OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 SELF_TEST = "SELF_TEST_TOPIC"
 BENCHMARK = "BenchmarkTest"
+EPOCH = "ARIANE_SYS_EPOCH"
 
 SYSTEM_PREFIX = "rmq_sys_"
 
-_READ_ONLY = frozenset({SCHEDULE, TRANS_HALF, TRANS_OP, TRANS_CHECK_MAX, TIMER, OFFSET_MOVED_EVENT, SELF_TEST})
+_READ_ONLY = frozenset({SCHEDULE, TRANS_HALF, TRANS_OP, TRANS_CHECK_MAX, TIMER, OFFSET_MOVED_EVENT, SELF_TEST, EPOCH})
 _WRITABLE = frozenset({AUTO_CREATE_TEMPLATE, BENCHMARK, TRACE})
 
 
