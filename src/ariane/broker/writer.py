@@ -72,10 +72,10 @@ from ariane.store.service import StoreService
 from ariane.store.settings import FlushDiskType
 from ariane.wire.codes import ResponseCode
 from ariane.wire.hashes import tags_code
-from ariane.wire.properties import CHECKSUM_PROPERTY, encode_properties, join_properties
+from ariane.wire.properties import CHECKSUM_PROPERTY, encode_properties, join_properties, keys_of
 from ariane.wire.record.read import RecordView, verify
 
-_TAGS, _KEYS, _UNIQUE_KEY = Property.TAGS, Property.KEYS, Property.UNIQUE_KEY
+_TAGS, _WAIT = Property.TAGS, Property.WAIT
 
 
 class InboundMessage(msgspec.Struct, kw_only=True):
@@ -115,20 +115,6 @@ def draft_of(message: InboundMessage) -> Draft:
         tags_code=tags_code(properties.get(_TAGS)),
         keys=keys_of(properties),
     )
-
-
-def keys_of(properties: dict[str, str]) -> tuple[str, ...]:
-    return index_keys(properties.get(_UNIQUE_KEY), properties.get(_KEYS))
-
-
-def index_keys(unique_key: str | None, keys: str | None) -> tuple[str, ...]:
-    """What the index keeps: the unique key first, then the user's own keys, which blanks separate."""
-    if keys is None:
-        return (unique_key,) if unique_key else ()
-    if unique_key and " " not in keys:  # the common case
-        return unique_key, keys
-    words = [key for key in keys.split(" ") if key]
-    return (unique_key, *words) if unique_key else tuple(words)
 
 
 def inbound_message_of(record: memoryview) -> InboundMessage:
@@ -248,15 +234,11 @@ def _number(properties: dict[str, str], name: str) -> int | None:
 
 # --- the writer -------------------------------------------------------------------------------------------------------
 
-_WAIT = Property.WAIT
-
-
 _REPLICATED = {
     Replicated.YES: ResponseCode.SUCCESS,
     Replicated.NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
     Replicated.TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
-
 
 Respond = Callable[[ResponseCode | StoreError], None]
 

@@ -259,3 +259,20 @@ _VALUE_PATTERNS = dict.fromkeys(PATTERN_VALUES, f"({_VALUE})") | {
 _GROUPED = frozenset({*PATTERN_VALUES, Property.DELAY})
 _END = "\x02?"
 _NEVER = "(?:(?!)(.))?"  # a last group that holds nothing, for values that are not there
+
+
+# --- keys of the index ------------------------------------------------------------------------------------------------
+
+
+def keys_of(properties: Mapping[str, str]) -> tuple[str, ...]:
+    return index_keys(properties.get(Property.UNIQUE_KEY), properties.get(Property.KEYS))
+
+
+def index_keys(unique_key: str | None, keys: str | None) -> tuple[str, ...]:
+    """What the index keeps: the unique key first, then the user's own keys, which blanks separate."""
+    if keys is None:
+        return (unique_key,) if unique_key else ()
+    if unique_key and " " not in keys:  # the common case
+        return unique_key, keys
+    words = [key for key in keys.split(" ") if key]
+    return (unique_key, *words) if unique_key else tuple(words)

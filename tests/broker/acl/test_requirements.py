@@ -94,7 +94,7 @@ def test_what_a_request_requires(client_request: Request[Any], required: set[str
     assert not requires_admin(type(client_request))
 
 
-ADMINISTRATORS = {17, 25, 26, 45, 50, 51, 52, 53, 54, 200, 204, 207, 215, 306, 309, 316, 323, 328, 329}
+ADMINISTRATORS = {17, 25, 26, 45, 50, 51, 52, 53, 54, 60, 200, 204, 207, 215, 306, 309, 316, 323, 328, 329, 907}
 
 
 def test_these_requests_are_for_administrators() -> None:

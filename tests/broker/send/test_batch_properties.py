@@ -5,10 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ariane.broker.send.batch import BatchProperties
-from ariane.broker.writer import keys_of
 from ariane.errors import MessageRefused
 from ariane.wire.hashes import tags_code
-from ariane.wire.properties import read_property_text
+from ariane.wire.properties import keys_of, read_property_text
 
 words = st.text(st.sampled_from("ab \x03ü"), min_size=1, max_size=4)
 names = st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "a", "b", "\x03a", "__CRC32#", "DELAY"])

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ariane.broker.writer import DEFERRING, keys_of
+from ariane.broker.writer import DEFERRING
 from ariane.errors import MessageRefused, RecordError
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
@@ -32,6 +32,7 @@ from ariane.wire.properties import (
     PAIR_END_BYTES,
     decode_text,
     encode_text,
+    keys_of,
     read_property_text,
 )
 from ariane.wire.record.batch import BatchColumns, split_batch

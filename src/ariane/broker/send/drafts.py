@@ -12,7 +12,7 @@ from collections.abc import Callable
 from sys import intern
 
 from ariane.broker.send.checks import SendChecks
-from ariane.broker.writer import DEFERRING, index_keys
+from ariane.broker.writer import DEFERRING
 from ariane.model.ids import RETRY_PREFIX
 from ariane.model.message import Property
 from ariane.model.topic import TopicConfig, TopicFilterType
@@ -20,7 +20,7 @@ from ariane.store.append.draft import Appended, Draft
 from ariane.wire.fast.fields import Opaque
 from ariane.wire.frame import Command
 from ariane.wire.hashes import tags_code
-from ariane.wire.properties import NO_PATTERN, PropertyPattern
+from ariane.wire.properties import NO_PATTERN, PropertyPattern, index_keys
 from ariane.wire.requests.send import Send
 from ariane.wire.sys_flag import SysFlag
 

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from ariane.broker.writer import DEFERRING, REAL_FORM, InboundMessage, keys_of
+from ariane.broker.writer import DEFERRING, REAL_FORM, InboundMessage
 from ariane.errors import RecordError
 from ariane.model.ids import PhysicalOffset, QueueOffset
 from ariane.model.message import Property, StoredMessage
@@ -40,7 +40,7 @@ from ariane.model.system_topics import TRANS_CHECK_MAX, TRANS_HALF, TRANS_OP
 from ariane.store.append.draft import Appended, Draft
 from ariane.wire.hashes import tags_code
 from ariane.wire.host import encode_host
-from ariane.wire.properties import CHECKSUM_PROPERTY, encode_properties, join_properties
+from ariane.wire.properties import CHECKSUM_PROPERTY, encode_properties, join_properties, keys_of
 from ariane.wire.record.read import RecordView, decode, verify
 from ariane.wire.sys_flag import SysFlag
 
