@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 _READY = re.compile(r"ready on (\S+) ")
-_START_TIMEOUT_S = 30
+_START_TIMEOUT_S = 120
 
 
 class ServerProcess:

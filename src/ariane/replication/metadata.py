@@ -49,6 +49,7 @@ SYNC_INTERVAL_S = 10.0
 _TIMEOUT_S = 3.0
 
 _LOG_END_KEY = "commitLogMaxOffset"
+_OFFSET_DIGITS_MAX = 19
 
 VERSION_KEY = "arianeReplicationVersion"
 """Among the settings that a broker of Ariane shows; Apache's has none of this name."""
@@ -267,7 +268,7 @@ class MetadataSync:
     async def _log_end(self, failed: "_Asking") -> int | None:
         info = await failed.ask("end of the log", GetRuntimeInfo())
         text = "" if info is None else info.body.table.get(_LOG_END_KEY, "")
-        if info is not None and not (text.isascii() and text.isdigit()):
+        if info is not None and not (text.isascii() and text.isdigit() and len(text) <= _OFFSET_DIGITS_MAX):
             failed.warn("end of the log", f"{_LOG_END_KEY} is {text[:40]!r}")
             return None
         return int(text) if text else None
