@@ -21,10 +21,10 @@ from tests.transport.test_tls import Certificates, tls
 MiB = 1024 * 1024
 
 
-def a_hello(member: int = 1) -> bytes:
-    """Of an empty slave."""
+def a_hello(end: int = 0, tail: tuple[int, int] = (0, 0)) -> bytes:
+    """By default of an empty slave."""
     return Hello(
-        cluster="DefaultCluster", group="broker-a", member=member, file_size=FILE_BYTES, min=0, end=0, tail=(0, 0),
+        cluster="DefaultCluster", group="broker-a", member=1, file_size=FILE_BYTES, min=0, end=end, tail=tail,
         challenge=new_challenge(),
     ).to_bytes()  # fmt: skip
 
@@ -146,6 +146,27 @@ async def test_a_replayed_introduction_is_refused(tmp_path: Path) -> None:
                 assert "different secrets" in str(decoded(Welcome, await introduction(second)).refused)
                 await is_closed(second)
             assert [slave.member for slave in master.slaves()] == [1], "the true one is not disturbed"
+
+
+@pytest.mark.parametrize(
+    ("end", "size"),
+    [(FILE_BYTES + 10, 11), (FILE_BYTES + 10, 0), (FILE_BYTES + 10, -1), (FILE_BYTES, 4097), (1, 2)],
+    ids=["of two files", "none", "negative", "too many", "before the log"],
+)
+async def test_a_slave_must_let_its_last_bytes_be_compared(tmp_path: Path, end: int, size: int) -> None:
+    """Else the log of another history could be joined to the master's."""
+    async with (
+        running_store(tmp_path / "master") as service,
+        a_master(service) as master,
+        peer_of(master) as (reader, writer),
+    ):
+        put(service.store, *[draft(bytes(20_000)) for _ in range(5)])
+        hello = a_hello(end, (size, 12345))
+        writer.write(MAGIC + hello_bytes(hello))
+        challenge, _ = [await introduction(reader), await introduction(reader)]
+        writer.write(hello_bytes(slave_proof(None, hello, challenge)))
+        assert f"the last {size} bytes" in str(decoded(Welcome, await introduction(reader)).refused)
+        assert not master.slaves()
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,13 @@ async def test_progress_is_taken_over_only_when_the_log_has_what_it_rests_on() -
 
 
 async def test_without_the_end_of_the_masters_log_no_progress_is_taken_over() -> None:
-    for answer in (CallTimeout("no response"), RuntimeInfoResponse(), a_log_end("x"), a_log_end(""), a_log_end("9" * 5000)):
+    for answer in (
+        CallTimeout("no response"),
+        RuntimeInfoResponse(),
+        a_log_end("x"),
+        a_log_end(""),
+        a_log_end("9" * 5000),
+    ):
         caller, copied = RecordedMaster({GetRuntimeInfo: answer}), CopiedTables()
         sync = MetadataSync(a_directory(caller), caller, copied.tables(), Position())
         await sync.run()

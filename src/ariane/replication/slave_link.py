@@ -269,8 +269,9 @@ class SlaveLink(asyncio.Protocol):
     async def _tail_refusal(self, hello: Hello) -> str | None:
         """Compares the last bytes of the slave's log with ours."""
         size, crc = hello.tail
-        if not 0 < size <= min(TAIL_BYTES, hello.end):
-            return f"a checksum of the last {size} bytes of the slave's log, expected 1 to {TAIL_BYTES}"
+        size_max = min(TAIL_BYTES, (hello.end - 1) % self._source.file_bytes + 1)
+        if not 0 < size <= size_max:
+            return f"a checksum of the last {size} bytes of the slave's log, expected 1 to {size_max}: of one file"
         try:
             ours = await self._source.read(hello.end - size, size)
         except OSError as error:
