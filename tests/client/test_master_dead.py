@@ -165,6 +165,25 @@ async def test_a_consumer_goes_to_the_slave_commits_there_and_goes_back(tmp_path
 
 
 @STALE
+async def test_what_the_slave_had_not_copied_is_committed_there(
+    tmp_path: Path, is_stale: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata.HeldProgress, "put", lambda *_: None)  # as if the master died before the next copy
+    async with a_pair(tmp_path) as pair:
+        collector = MessageCollector()
+        await pair.send(numbered(0, 20))
+        await pair.slave_has(20)
+        async with pair.consumer(collector):
+            await collector.until_count(20)
+            await pair.master_knows(20)
+            assert pair.committed_at_slave() == 0
+            await pair.master.kill()
+            if is_stale:
+                await pair.register_the_dead()
+            await until(lambda: pair.committed_at_slave() == 20)
+
+
+@STALE
 async def test_a_consumer_that_starts_while_the_master_is_dead_loses_nothing(tmp_path: Path, is_stale: bool) -> None:
     async with a_pair(tmp_path) as pair:
         await pair.send(numbered(0, 30))

@@ -86,38 +86,30 @@ BAD_FRAMES = {
     "unknown kind": (struct.pack(">ib3xiqqI", 0, 9, 0, 0, 0, 0), "kind 9"),
     "checksum": (struct.pack(">ib3xiqqI", 3, 1, 0, 0, 0, 77) + b"abc", "does not match its checksum"),
     "goodbye": (frame(0, b"a new master is elected\n\x1b[31m", Kind.GOODBYE), "says goodbye: a new master is elected"),
-    "4.x frames": (classic_frame_head(0, 60) + b"x" * 60, "does not match its checksum"),
+    "of 4.x": (classic_frame_head(0, 60) + b"x" * 60, "does not match its checksum"),
 }
+BAD_CLASSIC_FRAMES = {
+    "4.x, across a file": (classic_frame_head(0, FILE_BYTES + 1) + bytes(FILE_BYTES + 1), "mappedFileSizeCommitLog"),
+    "4.x, wrong offset": (classic_frame_head(0, 3) + b"abc" + classic_frame_head(2, 1) + b"x", "sent bytes at 2"),
+    "4.x, giant": (struct.pack(">qi", 0, 2**31 - 1), "a replication frame of 2147483647 bytes"),
+    "4.x, beyond the last offset": (struct.pack(">qi", OFFSET_MAX, 1) + b"x", "not an offset of a log"),
+}
+CASES = [
+    *[pytest.param(native(data), True, reason, id=name) for name, (data, reason) in BAD_FRAMES.items()],
+    *[pytest.param(classic(data), False, reason, id=name) for name, (data, reason) in BAD_CLASSIC_FRAMES.items()],
+]
 
 
-@pytest.mark.parametrize(("data", "reason"), BAD_FRAMES.values(), ids=list(BAD_FRAMES))
+@pytest.mark.parametrize(("play", "is_native", "reason"), CASES)
 async def test_a_bad_frame_ends_the_connection_and_the_log_stays_as_it_was(
-    tmp_path: Path, data: bytes, reason: str
+    tmp_path: Path, play: Play, is_native: bool, reason: str
 ) -> None:
-    async with running_store(tmp_path / "slave") as service, hostile(native(data)) as address:
-        async with a_slave(service, Guide(address, native=True)) as slave:
+    async with running_store(tmp_path / "slave") as service, hostile(play) as address:
+        async with a_slave(service, Guide(address, native=is_native)) as slave:
             await until(reason_is(slave, reason))
             assert slave.log.end in (0, 3, FILE_BYTES)
     async with running_store(tmp_path / "slave"):
         pass  # it can be opened again
-
-
-BAD_CLASSIC_FRAMES = {
-    "across a file": (classic_frame_head(0, FILE_BYTES + 1) + bytes(FILE_BYTES + 1), "mappedFileSizeCommitLog"),
-    "wrong offset": (classic_frame_head(0, 3) + b"abc" + classic_frame_head(2, 1) + b"x", "sent bytes at 2"),
-    "giant": (struct.pack(">qi", 0, 2**31 - 1), "a replication frame of 2147483647 bytes"),
-    "beyond the last offset": (struct.pack(">qi", OFFSET_MAX, 1) + b"x", "not an offset of a log"),
-}
-
-
-@pytest.mark.parametrize(("data", "reason"), BAD_CLASSIC_FRAMES.values(), ids=list(BAD_CLASSIC_FRAMES))
-async def test_a_bad_frame_of_4_x_does_the_same(tmp_path: Path, data: bytes, reason: str) -> None:
-    async with (
-        running_store(tmp_path / "slave") as service,
-        hostile(classic(data)) as address,
-        a_slave(service, Guide(address, native=False)) as slave,
-    ):
-        await until(reason_is(slave, reason))
 
 
 async def test_a_master_at_the_end_of_all_offsets_does_not_break_the_slave(tmp_path: Path) -> None:
