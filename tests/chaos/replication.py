@@ -239,6 +239,7 @@ async def run_round(
                 reader = Reader(replicas.caller, member, history, commits=member is replicas.master)
                 tasks.create_task(reader.follow(readers_stopped))
             assert await replicas.until(traffic.is_safe, CATCH_UP_S), f"fewer than {FIRST_SAFE} times SEND_OK at first"
+            assert await replicas.until(partial(_serve, replicas.members, history), CATCH_UP_S), "a slave has no topic"
             for fault in faults:
                 await asyncio.sleep(rng.uniform(0.2, 1.0))
                 await fault(replicas, rng)
@@ -253,6 +254,11 @@ async def run_round(
             readers_stopped.set()
         await _end(replicas, history, rng)
     return history, catch_ups
+
+
+async def _serve(members: Sequence[Member], history: ReplicatedHistory) -> bool:
+    """Whether all have been read: a slave copies a new topic a moment after the first message in its log."""
+    return all(any(isinstance(event, Delivered) for event in history.readers[member.name]) for member in members)
 
 
 def _note_ended(replicas: Replicas, history: ReplicatedHistory, fault: str) -> None:

@@ -1,7 +1,6 @@
 """Clients of a master that is killed: they read from its slave, commit there, and go back; nothing is skipped."""
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -26,8 +25,9 @@ from ariane.wire.requests.offsets import GetConsumerOffset
 from ariane.wire.requests.topics import UpdateTopic
 from tests.broker.brokers import SMALL_STORE, RunningBroker, running_broker
 from tests.broker.test_server_replication import a_caller, slave_of
-from tests.cli.servers.test_command_broker import ENVIRONMENT, address_of
+from tests.cli.servers.test_command_broker import ENVIRONMENT
 from tests.client.cluster_fixture import PATIENCE_S, MessageCollector, until
+from tests.cluster.processes import ServerProcess, properties
 from tests.nameserver.servers import nameserver
 
 TOPIC, GROUP = "orders", "billing"
@@ -40,44 +40,23 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "_AVOID_S", 1.0)
 
 
-class MasterProcess:
-    """`ariane broker` in a process of its own, which can be killed and started again."""
-
-    def __init__(self, root: Path, nameserver: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-        self.address = f"127.0.0.1:{port}"
-        self._conf = root / "master.conf"
-        self._process: asyncio.subprocess.Process | None = None
-        root.mkdir()
-        self._conf.write_text(
-            f"brokerName=broker-a\nbrokerRole=ASYNC_MASTER\nnamesrvAddr={nameserver}\nlistenPort={port}\n"
-            f"storePathRootDir={root / 'store'}\nmappedFileSizeCommitLog={SMALL_STORE['segment_bytes']}\n"
-            f"mappedFileSizeConsumeQueue={SMALL_STORE['queue_segment_bytes']}\n"
-        )
-
-    async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "ariane", "broker", "-c", str(self._conf)),
-            env=ENVIRONMENT,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        assert await address_of(self._process) == self.address
-
-    async def kill(self) -> None:
-        """As kill -9."""
-        if self._process is not None:
-            self._process.kill()
-            await self._process.communicate()
-            self._process = None
+def master_process(root: Path, nameserver: str) -> ServerProcess:
+    conf = {
+        "brokerName": "broker-a",
+        "brokerRole": "ASYNC_MASTER",
+        "namesrvAddr": nameserver,
+        "storePathRootDir": root / "master",
+        "mappedFileSizeCommitLog": SMALL_STORE["segment_bytes"],
+        "mappedFileSizeConsumeQueue": SMALL_STORE["queue_segment_bytes"],
+    }
+    file = properties(root / "master.conf", conf)
+    return ServerProcess(root / "master.log", "broker", "-c", str(file), "--listen", "127.0.0.1:0")
 
 
 @dataclass(frozen=True)
 class Pair:
     nameserver: str
-    master: MasterProcess
+    master: ServerProcess
     slave: RunningBroker
     caller: Caller
 
@@ -123,9 +102,10 @@ async def a_pair(tmp_path: Path) -> AsyncIterator[Pair]:
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(nameserver())
         caller = await stack.enter_async_context(a_caller())
-        master = MasterProcess(tmp_path / "master", address)
+        master = master_process(tmp_path, address)
         stack.push_async_callback(master.kill)
         await master.start()
+        master.keep_address()
         request = UpdateTopic(
             topic=TOPIC, default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=6,
             topic_filter_type="SINGLE_TAG",
