@@ -204,7 +204,7 @@ async def test_a_dribbling_peer_is_closed_for_its_introduction_and_not_for_silen
         assert reasons_of(master) == ["it has not introduced itself within 1 s"]
 
 
-async def test_two_slaves_with_one_id_are_told_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_two_slaves_with_one_id_are_named_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with (
         running_store(tmp_path / "master") as service,
         a_master(service) as master,
@@ -292,7 +292,7 @@ def has_logged(caplog: pytest.LogCaptureFixture, text: str) -> Callable[[], bool
     return lambda: any(text in str(getattr(record, "reason", "")) for record in caplog.records)
 
 
-async def test_plain_text_at_a_port_that_enforces_tls_is_told_at_both_ends(
+async def test_plain_text_at_a_port_that_enforces_tls_is_logged_at_both_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     certificates = Certificates(tmp_path_factory.mktemp("certificates"))
@@ -308,7 +308,7 @@ async def test_plain_text_at_a_port_that_enforces_tls_is_told_at_both_ends(
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["classic", "native"])
-async def test_tls_at_a_plain_port_is_told_at_both_ends(
+async def test_tls_at_a_plain_port_is_logged_at_both_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, native: bool
 ) -> None:
     async with (
