@@ -53,8 +53,8 @@ class TaskSet:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._spawned(work)
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        return self._spawned(work)
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, which runs to its end also if the caller is cancelled."""

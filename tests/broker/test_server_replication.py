@@ -33,6 +33,9 @@ from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send
 from tests.nameserver.servers import nameserver
 from tests.transport.peers import until
 
+NO_MASTER = ReplicationSettings(master_address="127.0.0.1:1")
+"""Of a slave whose master is not there."""
+
 
 @dataclass(frozen=True)
 class Pair:

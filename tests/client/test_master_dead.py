@@ -1,7 +1,6 @@
 """Clients of a master that is killed: they read from its slave, commit there, and go back; nothing is skipped."""
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane import Admin, Message, Producer, PushConsumer, Received, SendFailed
+from ariane import Admin, Message, NoRoute, Producer, PushConsumer, Received, SendFailed
 from ariane.client.core import routes
 from ariane.client.settings import ClientSettings
 from ariane.model.topic import TopicConfig
@@ -26,8 +25,9 @@ from ariane.wire.requests.offsets import GetConsumerOffset
 from ariane.wire.requests.topics import UpdateTopic
 from tests.broker.brokers import SMALL_STORE, RunningBroker, running_broker
 from tests.broker.test_server_replication import a_caller, slave_of
-from tests.cli.servers.test_command_broker import ENVIRONMENT, address_of
+from tests.cli.servers.test_command_broker import ENVIRONMENT
 from tests.client.cluster_fixture import PATIENCE_S, MessageCollector, until
+from tests.cluster.processes import ServerProcess, properties
 from tests.nameserver.servers import nameserver
 
 TOPIC, GROUP = "orders", "billing"
@@ -40,49 +40,28 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "_AVOID_S", 1.0)
 
 
-class MasterProcess:
-    """`ariane broker` in a process of its own, which can be killed and started again."""
-
-    def __init__(self, root: Path, nameserver: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-        self.address = f"127.0.0.1:{port}"
-        self._conf = root / "master.conf"
-        self._process: asyncio.subprocess.Process | None = None
-        root.mkdir()
-        self._conf.write_text(
-            f"brokerName=broker-a\nbrokerRole=ASYNC_MASTER\nnamesrvAddr={nameserver}\nlistenPort={port}\n"
-            f"storePathRootDir={root / 'store'}\nmappedFileSizeCommitLog={SMALL_STORE['segment_bytes']}\n"
-            f"mappedFileSizeConsumeQueue={SMALL_STORE['queue_segment_bytes']}\n"
-        )
-
-    async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "ariane", "broker", "-c", str(self._conf)),
-            env=ENVIRONMENT,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        assert await address_of(self._process) == self.address
-
-    async def kill(self) -> None:
-        """As kill -9."""
-        if self._process is not None:
-            self._process.kill()
-            await self._process.communicate()
-            self._process = None
+def master_process(root: Path, nameserver: str) -> ServerProcess:
+    conf = {
+        "brokerName": "broker-a",
+        "brokerRole": "ASYNC_MASTER",
+        "namesrvAddr": nameserver,
+        "storePathRootDir": root / "master",
+        "mappedFileSizeCommitLog": SMALL_STORE["segment_bytes"],
+        "mappedFileSizeConsumeQueue": SMALL_STORE["queue_segment_bytes"],
+    }
+    file = properties(root / "master.conf", conf)
+    return ServerProcess(root / "master.log", "broker", "-c", str(file), "--listen", "127.0.0.1:0")
 
 
 @dataclass(frozen=True)
 class Pair:
     nameserver: str
-    master: MasterProcess
+    master: ServerProcess
     slave: RunningBroker
     caller: Caller
 
     async def send(self, bodies: Iterable[bytes]) -> None:
-        async with Producer(self.nameserver, group="shop") as producer:
+        async with Producer(self.nameserver, group="shop", send_timeout_s=PATIENCE_S) as producer:
             for body in bodies:
                 await producer.send(Message(topic=TOPIC, body=body, keys=[body.decode()]))
 
@@ -102,14 +81,17 @@ class Pair:
             broker_name="broker-a", broker_addr=self.master.address, cluster_name="DefaultCluster", broker_id=0,
             ha_server_addr="127.0.0.1:1", compressed=False, body_crc32=0, body=b"",
         )  # fmt: skip
-        await self.caller.call(self.nameserver, request)
+        await self.caller.call(self.nameserver, request, PATIENCE_S)
 
     async def master_knows(self, committed: int) -> None:
         """Waits until the group's offsets are there, so many in all queues together."""
         requests = [GetConsumerOffset(GROUP, TOPIC, queue_id) for queue_id in range(4)]
         async with asyncio.timeout(PATIENCE_S):
-            while committed != sum([(await self.caller.call(self.master.address, one)).offset for one in requests]):  # noqa: ASYNC110
+            while committed != sum(await asyncio.gather(*map(self._offset_at_master, requests))):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+
+    async def _offset_at_master(self, request: GetConsumerOffset) -> int:
+        return (await self.caller.call(self.master.address, request, PATIENCE_S)).offset
 
     def committed_at_slave(self) -> int:
         return sum(self.slave.parts.offsets.of(GROUP, TOPIC).values())
@@ -120,14 +102,15 @@ async def a_pair(tmp_path: Path) -> AsyncIterator[Pair]:
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(nameserver())
         caller = await stack.enter_async_context(a_caller())
-        master = MasterProcess(tmp_path / "master", address)
+        master = master_process(tmp_path, address)
         stack.push_async_callback(master.kill)
         await master.start()
+        master.keep_address()
         request = UpdateTopic(
             topic=TOPIC, default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=6,
             topic_filter_type="SINGLE_TAG",
         )  # fmt: skip
-        await caller.call(master.address, request)
+        await caller.call(master.address, request, PATIENCE_S)
         slave = await stack.enter_async_context(slave_of(tmp_path, [address]))
         await until(lambda: slave.parts.topics.get(TOPIC) is not None)
         yield Pair(address, master, slave, caller)
@@ -162,6 +145,25 @@ async def test_a_consumer_goes_to_the_slave_commits_there_and_goes_back(tmp_path
 
 
 @STALE
+async def test_what_the_slave_had_not_copied_is_committed_there(
+    tmp_path: Path, is_stale: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata.HeldProgress, "put", lambda *_: None)  # as if the master died before the next copy
+    async with a_pair(tmp_path) as pair:
+        collector = MessageCollector()
+        await pair.send(numbered(0, 20))
+        await pair.slave_has(20)
+        async with pair.consumer(collector):
+            await collector.until_count(20)
+            await pair.master_knows(20)
+            assert pair.committed_at_slave() == 0
+            await pair.master.kill()
+            if is_stale:
+                await pair.register_the_dead()
+            await until(lambda: pair.committed_at_slave() == 20)
+
+
+@STALE
 async def test_a_consumer_that_starts_while_the_master_is_dead_loses_nothing(tmp_path: Path, is_stale: bool) -> None:
     async with a_pair(tmp_path) as pair:
         await pair.send(numbered(0, 30))
@@ -184,7 +186,7 @@ async def test_sends_go_to_another_broker_and_never_to_the_slave(tmp_path: Path)
         async with running_broker(tmp_path / "other", [pair.nameserver], name="broker-b") as other:
             other.parts.topics.put(config)
             await other.broker.registration.announced()
-            async with Producer(pair.nameserver, group="shop") as producer:
+            async with Producer(pair.nameserver, group="shop", send_timeout_s=PATIENCE_S) as producer:
                 await producer.send(Message(topic=TOPIC, body=b"first"))
                 await pair.master.kill()
                 await pair.register_the_dead()
@@ -194,14 +196,15 @@ async def test_sends_go_to_another_broker_and_never_to_the_slave(tmp_path: Path)
 
 @STALE
 async def test_without_another_broker_a_send_fails_in_time(tmp_path: Path, is_stale: bool) -> None:
-    async with a_pair(tmp_path) as pair, Producer(pair.nameserver, group="shop", send_timeout_s=1.0) as producer:
+    """When the route has no master, the producer says so, and does not wait."""
+    async with a_pair(tmp_path) as pair, Producer(pair.nameserver, group="shop", send_timeout_s=PATIENCE_S) as producer:
         await producer.send(Message(topic=TOPIC, body=b"first"))
         await pair.slave_has(1)
         await pair.master.kill()
         if is_stale:
             await pair.register_the_dead()
-        with pytest.raises(SendFailed):
-            await producer.send(Message(topic=TOPIC, body=b"x"))
+        with pytest.raises((SendFailed, NoRoute)):
+            await producer.send(Message(topic=TOPIC, body=b"x"), timeout_s=1.0)
         await pair.slave_has(1)
 
 
@@ -213,7 +216,7 @@ async def test_tools_and_spark_read_from_the_slave(tmp_path: Path, is_stale: boo
         await pair.master.kill()
         if is_stale:
             await pair.register_the_dead()
-        async with Admin(pair.nameserver) as admin:
+        async with Admin(pair.nameserver, timeout_s=PATIENCE_S) as admin:
             found = [message async for message in admin.queues.scan(TOPIC)]
             assert sorted(message.body for message in found) == sorted(numbered(0, 40))
             (one,) = (await admin.messages.by_key(TOPIC, "17")).messages

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 _READY = re.compile(r"ready on (\S+) ")
-_START_TIMEOUT_S = 30
+_START_TIMEOUT_S = 120
 
 
 class ServerProcess:
@@ -24,6 +24,19 @@ class ServerProcess:
         self.address = ""
 
     async def start(self) -> None:
+        """Again while a connection of another program has one of its ports, as it may after a kill."""
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            while not (line := await self._started()):
+                said = self._log.read_text()[-2000:]
+                assert "cannot listen on" in said, f"{self._arguments} did not start:\n{said}"
+                await self.kill()
+                await asyncio.sleep(0.2)
+        ready = _READY.search(line)
+        assert ready is not None, f"{self._arguments} did not start: {line!r}"
+        self.address = ready[1]
+
+    async def _started(self) -> str:
+        """Its first line; empty when it ended without one."""
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._prefix,
@@ -35,11 +48,7 @@ class ServerProcess:
                 stderr=log,
             )
         assert self._process.stdout is not None
-        async with asyncio.timeout(_START_TIMEOUT_S):
-            line = (await self._process.stdout.readline()).decode()
-        ready = _READY.search(line)
-        assert ready is not None, f"{self._arguments} did not start: {line!r}\n{self._log.read_text()[-2000:]}"
-        self.address = ready[1]
+        return (await self._process.stdout.readline()).decode()
 
     def keep_address(self) -> None:
         """Keeps its free port for the next start, because clients look for it there."""

@@ -12,58 +12,23 @@ from hypothesis import strategies as st
 
 from ariane.replication.frames import (
     MAGIC,
-    FrameDecoder,
     HelloDecoder,
-    Kind,
     Report,
     classic_report,
     hello_bytes,
     native_report,
 )
-from ariane.replication.hello import Hello, Welcome, decoded, new_challenge, slave_proof
-from ariane.replication.master import LINKS_MAX, LOST_MAX, Master
+from ariane.replication.hello import Hello, Welcome, decoded, new_challenge
+from ariane.replication.master import LOST_MAX
 from ariane.replication.progress import Replicated
 from ariane.replication.settings import ReplicationSettings
 from ariane.store.following import FollowingLog
 from ariane.store.service import StoreService
 from tests.replication.golden_ha import FILE_BYTES, recording
 from tests.replication.pairs import a_master, log_bytes, running_store
+from tests.replication.peers import frames_until, introduce, is_closed, peer_of
 from tests.store.stores import draft, put
-from tests.transport.peers import PATIENCE_S, until
-
-
-@asynccontextmanager
-async def peer_of(master: Master) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection(master.address.host, master.address.port)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-
-
-async def is_closed(reader: asyncio.StreamReader) -> bool:
-    """Whether the master closes the connection; what it sent before is read."""
-    async with asyncio.timeout(PATIENCE_S):
-        try:
-            while await reader.read(65_536):
-                pass
-        except ConnectionError:
-            pass
-    return True
-
-
-async def frames_until(
-    reader: asyncio.StreamReader, end: int, *, native: bool = False
-) -> list[tuple[Kind, int, bytes]]:
-    decoder, frames = FrameDecoder(native=native), list[tuple[Kind, int, bytes]]()
-    async with asyncio.timeout(PATIENCE_S):
-        while not frames or frames[-1][1] + len(frames[-1][2]) < end:
-            data = await reader.read(len(decoder.get_buffer()))
-            assert data, "closed"
-            decoder.add(data)
-            while (frame := decoder.next_frame()) is not None:
-                frames.append((frame.kind, frame.offset, bytes(frame.body)))
-    return frames
+from tests.transport.peers import until
 
 
 @asynccontextmanager
@@ -199,19 +164,6 @@ async def test_a_slow_reader_holds_little_and_others_go_on(tmp_path: Path) -> No
             assert status.sent_to < end, "what the slow one does not read stays in the log"
 
 
-async def test_a_flood_of_silent_connections_does_not_keep_a_slave_out(tmp_path: Path) -> None:
-    async with running_store(tmp_path / "master") as service, a_master(service) as master:
-        put(service.store, draft(b"x"))
-        flood = [await asyncio.open_connection(master.address.host, master.address.port) for _ in range(2 * LINKS_MAX)]
-        await until(lambda: len(master._links) == LINKS_MAX)
-        async with peer_of(master) as (_, writer):
-            writer.write(classic_report(1))
-            await until(lambda: len(master.slaves()) == 1)
-        assert len(master._links) <= LINKS_MAX
-        for _, writer in flood:
-            writer.close()
-
-
 @given(data=st.binary(max_size=200))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 async def test_random_bytes_leave_the_master_alive(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
@@ -262,23 +214,6 @@ async def test_a_slave_that_reports_before_it_is_welcome_is_closed(tmp_path: Pat
         writer.write(MAGIC + hello_bytes(hello.to_bytes()) + hello_bytes(b"") + native_report(Report(0)))
         assert await is_closed(reader)
         assert not master.slaves()
-
-
-async def introduce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, member: int = 1) -> None:
-    """As an empty slave of Ariane, until it is welcome."""
-    hello = Hello(
-        cluster="DefaultCluster", group="broker-a", member=member, file_size=FILE_BYTES, min=0, end=0, tail=(0, 0),
-        challenge=new_challenge(),
-    ).to_bytes()  # fmt: skip
-    writer.write(MAGIC + hello_bytes(hello))
-    challenge, _ = [await introduction(reader), await introduction(reader)]
-    writer.write(hello_bytes(slave_proof(None, hello, challenge)))
-    assert decoded(Welcome, await introduction(reader)).refused is None
-
-
-async def introduction(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(PATIENCE_S):
-        return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
 
 
 async def test_what_comes_while_an_acknowledgement_is_on_its_way_is_one_frame(

@@ -168,6 +168,21 @@ async def test_topics_are_copied_as_soon_as_the_log_has_a_new_one() -> None:
         assert copied.topics is not None
 
 
+async def test_topics_of_a_master_that_did_not_answer_are_asked_for_again() -> None:
+    clock, followed = FakeClock(), Position()
+    caller, copied = RecordedMaster({GetTopicTable: CallTimeout("no response")}), CopiedTables()
+    async with MetadataSync.open(a_directory(caller), caller, copied.tables(), followed, clock) as sync:
+        followed.topic_count = 1
+        sync.dispatched()
+        await turns()
+        assert caller.asked == ["GetTopicTable"]
+        del caller.answers[GetTopicTable]
+        await clock.advance(1.0)
+        await turns()
+        assert caller.asked == ["GetTopicTable"] * 2, "the periodic copy comes later"
+        assert copied.topics is not None
+
+
 async def test_progress_is_taken_over_only_when_the_log_has_what_it_rests_on() -> None:
     caller, copied, position = RecordedMaster(), CopiedTables(), Position(0)
     sync = MetadataSync(a_directory(caller), caller, copied.tables(), position)
@@ -182,7 +197,13 @@ async def test_progress_is_taken_over_only_when_the_log_has_what_it_rests_on() -
 
 
 async def test_without_the_end_of_the_masters_log_no_progress_is_taken_over() -> None:
-    for answer in (CallTimeout("no response"), RuntimeInfoResponse(), a_log_end("x"), a_log_end("")):
+    for answer in (
+        CallTimeout("no response"),
+        RuntimeInfoResponse(),
+        a_log_end("x"),
+        a_log_end(""),
+        a_log_end("9" * 5000),
+    ):
         caller, copied = RecordedMaster({GetRuntimeInfo: answer}), CopiedTables()
         sync = MetadataSync(a_directory(caller), caller, copied.tables(), Position())
         await sync.run()

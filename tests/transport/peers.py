@@ -14,7 +14,7 @@ from ariane.wire.codes import HeaderFlag
 from ariane.wire.frame import Command, FrameDecoder, encode_frame
 
 LOOPBACK = Address("127.0.0.1", 0)
-PATIENCE_S = 10  # far above what any step needs: a test that waits this long has failed
+PATIENCE_S = 40  # far above what any step needs: a test that waits this long has failed
 
 
 def request_frame(opaque: int = 1, body: bytes = b"", code: int = 105) -> bytes:

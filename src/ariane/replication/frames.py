@@ -202,7 +202,9 @@ class ReportDecoder:
         kind, epoch, end, dispatched = _NATIVE_REPORT.unpack_from(data, at)
         if kind:
             raise FrameError(f"a report of kind {kind}, which is not known")
-        return Report(_checked_end(end), dispatched, epoch)
+        if not 0 <= dispatched <= _checked_end(end):
+            raise FrameError(f"a slave reported {dispatched} of {end} as dispatched")
+        return Report(end, dispatched, epoch)
 
 
 def _checked_end(end: int) -> int:

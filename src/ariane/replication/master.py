@@ -95,6 +95,7 @@ class Master:
         self.shared = SharedFrames()
         self._networks = settings.allowed_networks
         self._links: dict[SlaveLink, None] = {}  # oldest first
+        self._starting: dict[SlaveLink, asyncio.Task[None]] = {}  # TLS or not, and its handshake
         self._dispatched: dict[SlaveLink, int] = {}
         self._acks: Acks[SlaveLink] = Acks()
         self._waiters: AckWaiters[asyncio.Future[Replicated]] = AckWaiters()
@@ -265,7 +266,8 @@ class Master:
         else:
             link = SlaveLink(self, host, is_trusted=is_trusted)
             self._links[link] = None
-            self._tasks.spawn(start(link, accepted))
+            task = self._starting[link] = self._tasks.spawn(start(link, accepted))
+            task.add_done_callback(partial(self._started, link, accepted))
 
     def is_trusted(self, host: str) -> bool:
         """Whether a peer of this IP address needs no authentication."""
@@ -281,7 +283,13 @@ class Master:
         if silent is None:
             return False
         self._forget(silent)
-        silent.close("a new connection takes its place: it has not reported")
+        reason = "a new connection takes its place: it has not reported"
+        starting = self._starting.get(silent)
+        if starting is None:
+            silent.close(reason)
+        else:
+            starting.cancel()
+            self._warn(silent, reason)
         return True
 
     async def _start(
@@ -306,9 +314,12 @@ class Master:
             reason = str(error) or "it was silent"
             self._remember_lost(_key(link), link.peer, None, reason, None)
             self._warn(link, reason)
-            return
-        if link not in self._links:  # another took its place
-            link.close()
+
+    def _started(self, link: SlaveLink, accepted: socket, task: "asyncio.Task[None]") -> None:
+        """Also of one that was cancelled before its first step."""
+        del self._starting[link]
+        if task.cancelled():
+            accepted.close()
 
     def reported(self, link: SlaveLink, report: Report) -> None:
         if link not in self._links:  # another has its place
@@ -326,7 +337,10 @@ class Master:
         for other in tuple(self._links):
             if other is not link and other.member is not None and other.member == link.member:
                 self._forget(other)
-                other.close("the slave has connected again")
+                other.close(
+                    f"brokerId {link.member} has connected again, from {link.peer}: if these are two slaves, give one "
+                    "another brokerId"
+                )
 
     def closed(self, link: SlaveLink, reason: str | None) -> None:
         acked = self._acks.of(link)

@@ -100,7 +100,7 @@ class MasterLink(asyncio.BufferedProtocol):
         self._expect: Callable[[bytes], None] | None = None if hello is None else self._expect_challenge
         """What the next message of the introduction goes to; None when it is over."""
         self._hello, self._challenge = b"", b""
-        self.received_at = self.written_at = clock.monotonic()
+        self._began_at = self.received_at = self.written_at = clock.monotonic()
         self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.connected_ms = clock.now_ms()
         self.is_welcome = False
@@ -139,7 +139,9 @@ class MasterLink(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.done.done():
-            self.done.set_result("the master closed the connection" if error is None else str(error))
+            reason = "the master closed the connection" if error is None else str(error)
+            hint = "" if self.is_introduced else "; it had sent nothing that we understand: the master's log says why"
+            self.done.set_result(reason + hint)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._hello_buffer) if self._expect is not None else self._stream.decoder.get_buffer()
@@ -162,6 +164,8 @@ class MasterLink(asyncio.BufferedProtocol):
         now = self._clock.monotonic()
         if now - self.received_at > self._settings.housekeeping_interval_s:
             self.close(f"nothing was received for {self._settings.housekeeping_interval_s:g} s")
+        elif self._expect is not None and now - self._began_at > self._settings.housekeeping_interval_s:
+            self.close(f"the master has not introduced itself within {self._settings.housekeeping_interval_s:g} s")
         elif now - self.written_at >= self._settings.heartbeat_interval_s and self._expect is None:
             self._write(self._stream.report())
 

@@ -47,8 +47,10 @@ A = TypeVar("A", bound=Response)
 FIRST_SYNC_S = 3.0
 SYNC_INTERVAL_S = 10.0
 _TIMEOUT_S = 3.0
+_RETRY_S = 1.0
 
 _LOG_END_KEY = "commitLogMaxOffset"
+_OFFSET_DIGITS_MAX = 19
 
 VERSION_KEY = "arianeReplicationVersion"
 """Among the settings that a broker of Ariane shows; Apache's has none of this name."""
@@ -267,7 +269,7 @@ class MetadataSync:
     async def _log_end(self, failed: "_Asking") -> int | None:
         info = await failed.ask("end of the log", GetRuntimeInfo())
         text = "" if info is None else info.body.table.get(_LOG_END_KEY, "")
-        if info is not None and not (text.isascii() and text.isdigit()):
+        if info is not None and not (text.isascii() and text.isdigit() and len(text) <= _OFFSET_DIGITS_MAX):
             failed.warn("end of the log", f"{_LOG_END_KEY} is {text[:40]!r}")
             return None
         return int(text) if text else None
@@ -287,8 +289,13 @@ class MetadataSync:
             self._has_new_topic.clear()
             self._topics_known = self._following.topic_count
             address = self._directory.master_address
-            if address is not None:
-                await self._copy_topics(_Asking(self._caller, address, self._warnings))
+            if address is None:
+                continue
+            asking = _Asking(self._caller, address, self._warnings)
+            await self._copy_topics(asking)
+            if asking.reasons:
+                await self._clock.sleep(_RETRY_S)
+                self._has_new_topic.set()
 
     async def settle(self) -> None:
         """Takes over what our log has reached."""

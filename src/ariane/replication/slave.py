@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ariane.clock import Clock
-from ariane.errors import ArianeError
+from ariane.errors import ArianeError, ConnectFailed, StoreCorrupt, StoreMismatch
 from ariane.lifecycle import Backoff, background, every
 from ariane.logs import RepeatedWarnings
 from ariane.model.address import Address
@@ -103,6 +103,8 @@ class Slave:
         self._measured_at = clock.monotonic()
         self._arrived = asyncio.Event()
         self._is_enough = asyncio.Event()
+        self._failure: StoreCorrupt | StoreMismatch | None = None
+        """Why it does not go on until it is started again: what the master sent cannot be dispatched."""
         self._warnings = RepeatedWarnings(log)
 
     @classmethod
@@ -131,7 +133,8 @@ class Slave:
         finally:
             if slave._link is not None:
                 slave._link.close("this broker stops")
-            following.run_dry()
+            if slave._failure is None:
+                following.run_dry()
 
     @property
     def status(self) -> FollowingStatus:
@@ -165,7 +168,7 @@ class Slave:
 
     async def _follow_forever(self) -> None:
         backoff = Backoff(longest_s=_RETRY_LONGEST_S)
-        while True:
+        while self._failure is None:
             try:
                 target = await self._find_master()
                 was_welcome, reason = await self._follow(target)
@@ -183,11 +186,18 @@ class Slave:
         link = MasterLink(self.log, self._settings, self._clock, self._on_arrival, hello=hello, secret=self._secret)
         parsed = Address.parse(target.address)
         async with asyncio.timeout(self._transport.connect_timeout_s):
-            transport, _ = await asyncio.get_running_loop().create_connection(
-                lambda: link, parsed.host, parsed.port, ssl=self._tls
-            )
+            try:
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    lambda: link, parsed.host, parsed.port, ssl=self._tls
+                )
+            except (ConnectionResetError, ConnectionAbortedError, ssl.SSLError) as error:
+                if self._tls is None:
+                    raise
+                raise ConnectFailed(f"no TLS with the master at {target.address} (replication.tls): {error}") from error
         set_options(transport.get_extra_info("socket"), self._transport.keepalive_idle_s)
         self._link, self._address = link, target.address
+        if self._failure is not None:  # meanwhile
+            link.close(str(self._failure))
         log.info("connected to the master", extra={"master": target.address, "from": self.log.end})
         try:
             reason = await link.done
@@ -226,11 +236,21 @@ class Slave:
                     await self._is_enough.wait()
             self._arrived.clear()
             self._is_enough.clear()
-            has_more = True
-            while has_more:
-                has_more = self.log.dispatch()
-                self._dispatched()
-                await asyncio.sleep(0)
+            try:
+                while self.log.dispatch():
+                    self._dispatched()
+                    await asyncio.sleep(0)
+            except (StoreCorrupt, StoreMismatch) as error:
+                self._give_up(error)
+                return
+            self._dispatched()
+
+    def _give_up(self, error: StoreCorrupt | StoreMismatch) -> None:
+        """What was dispatched before is served on: a copy that stands still is better than none."""
+        self._failure, self._reason = error, str(error)
+        log.critical("this slave follows its master no longer", extra={"reason": str(error)})
+        if self._link is not None:
+            self._link.close(str(error))
 
 
 def _context(settings: ReplicationSettings, tls: TlsSettings) -> ssl.SSLContext | None:

@@ -52,6 +52,8 @@ _WRITE_BYTES = 1 * MiB
 """Then other connections get their turn."""
 _COLD_READ_BYTES = 1 * MiB
 _BUFFERED_BYTES_MAX = 4 * MiB
+_TLS_HELLO = b"\x16\x03"
+"""As a report it would be the end of a log of 1.5 EB."""
 
 
 class SharedFrames:
@@ -118,7 +120,7 @@ class SlaveLink(asyncio.Protocol):
         self._writable.set()
         self._is_catching_up = False
         self._reason: str | None = None
-        self._received_at = self._written_at = self._clock.monotonic()
+        self._accepted_at = self._received_at = self._written_at = self._clock.monotonic()
         self.host = host
         self.peer = host
         self.connected_ms = self._clock.now_ms()
@@ -179,6 +181,8 @@ class SlaveLink(asyncio.Protocol):
         self._measure(now)
         if now - self._received_at > self._settings.housekeeping_interval_s:
             self.close(f"nothing was received for {self._settings.housekeeping_interval_s:g} s")
+        elif not self.is_streaming and now - self._accepted_at > self._settings.housekeeping_interval_s:
+            self.close(f"it has not introduced itself within {self._settings.housekeeping_interval_s:g} s")
         elif self.is_streaming and self.sent_to < self._source.begin:
             self._close_as_deleted()
         elif now - self._written_at >= self._settings.heartbeat_interval_s:
@@ -204,6 +208,11 @@ class SlaveLink(asyncio.Protocol):
             self.is_native = True
             self._receive = self._receive_hello
             self._receive_hello(data[len(MAGIC) :])
+        elif data.startswith(_TLS_HELLO):
+            self.close(
+                "TLS at a port without it: set replication.tls = false at the slave, or give the master a certificate "
+                "(tls.certificate)"
+            )
         elif self._is_trusted:
             self._receive = self._receive_reports
             self._receive_reports(data)
@@ -260,8 +269,9 @@ class SlaveLink(asyncio.Protocol):
     async def _tail_refusal(self, hello: Hello) -> str | None:
         """Compares the last bytes of the slave's log with ours."""
         size, crc = hello.tail
-        if not 0 < size <= min(TAIL_BYTES, hello.end):
-            return f"a checksum of the last {size} bytes of the slave's log, expected 1 to {TAIL_BYTES}"
+        size_max = min(TAIL_BYTES, (hello.end - 1) % self._source.file_bytes + 1)
+        if not 0 < size <= size_max:
+            return f"a checksum of the last {size} bytes of the slave's log, expected 1 to {size_max}: of one file"
         try:
             ours = await self._source.read(hello.end - size, size)
         except OSError as error:
@@ -283,6 +293,8 @@ class SlaveLink(asyncio.Protocol):
 
     def _receive_reports(self, data: bytes) -> None:
         for report in self._reports.feed(data):
+            if report.epoch:
+                raise FrameError(f"a report of epoch {report.epoch}: this master has none")
             if not self.is_streaming:
                 self._begin_classic(report)
             elif report.end > self.sent_to:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from ariane.broker.admin.copied_tables import CopiedTables
 from ariane.broker.settings import BrokerRole
 from ariane.broker.transactions.pending import PROGRESS_GROUP
 from ariane.model.system_topics import SCHEDULE, TIMER, TRANS_HALF
 from ariane.model.topic import TopicConfig
+from ariane.replication.metadata import Progress
 from ariane.replication.settings import ReplicationSettings
 from ariane.wire.codes import ResponseCode
 from ariane.wire.record.read import decode_all
@@ -22,6 +24,7 @@ from ariane.wire.requests.topics import DeleteTopicInBroker
 from tests.broker.brokers import RunningBroker, running_broker
 from tests.broker.in_process_broker import GROUP, TOPIC, a_pull, a_send
 from tests.broker.test_server_replication import (  # noqa: F401 - a fixture is used by its name
+    NO_MASTER,
     Pair,
     a_caller,
     a_commit,
@@ -306,3 +309,15 @@ async def test_a_commit_beyond_the_slaves_queue_is_refused_and_the_offset_stays(
             await pair.caller.call(pair.slave.address, a_commit(2))
         assert getattr(failed.value, "code", None) == ResponseCode.INVALID_PARAMETER
         await pair.caller.call(pair.slave.address, a_commit(1))
+
+
+async def test_numbers_that_no_queue_can_have_are_left_out(tmp_path: Path) -> None:
+    async with slave_of(tmp_path, [], store=STORE, replication=NO_MASTER) as slave:
+        parts = slave.parts
+        copied = CopiedTables(parts.store, parts.topics, parts.groups, parts.offsets, parts.delayed, parts.timer)
+        offsets = {f"{TOPIC}@{GROUP}": {0: 5, 1: 2**63, 2: -3, 3: 2**90, -1: 4, 2**31: 4}, "no group": {0: 1}, "@": {}}
+        await copied.copy_progress(Progress(True, offsets=offsets, delays={1: 7, 2: 2**63, 3: -1, 2**40: 1, -5: 1}))
+        assert parts.offsets.of(GROUP, TOPIC) == {0: 5}
+        assert parts.delayed._saved == {1: 7}
+    async with slave_of(tmp_path, [], store=STORE, replication=NO_MASTER) as again:
+        assert again.parts.offsets.of(GROUP, TOPIC) == {0: 5}

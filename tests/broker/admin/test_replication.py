@@ -20,7 +20,7 @@ from ariane.wire.requests.brokers import GetRuntimeInfo
 from ariane.wire.requests.replication import GetHaStatus, HaStatus
 from tests.broker.brokers import RunningBroker, running_broker
 from tests.broker.in_process_broker import TOPIC, a_send
-from tests.broker.test_server_replication import a_caller, a_pair, slave_of
+from tests.broker.test_server_replication import NO_MASTER, a_caller, a_pair, slave_of
 from tests.nameserver.servers import nameserver
 from tests.transport.peers import until
 
@@ -100,7 +100,7 @@ async def test_what_arrived_and_is_not_dispatched_counts_as_behind(tmp_path: Pat
         await caller.call(source.address, a_send(b"x" * 100))
         log = source.parts.store.store.components.commit_log
         data = bytes(log.window(0)[2][: log.max_offset])
-        async with slave_of(tmp_path, []) as slave:
+        async with slave_of(tmp_path, [], replication=NO_MASTER) as slave:
             assert slave.parts.following is not None
             slave.parts.following.append(0, data[:50])
             table = (await caller.call(slave.address, GetRuntimeInfo())).body.table

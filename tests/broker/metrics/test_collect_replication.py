@@ -11,7 +11,7 @@ from ariane.replication import metadata
 from tests.broker.brokers import RunningBroker
 from tests.broker.in_process_broker import TOPIC, a_send
 from tests.broker.metrics_fixtures import MonitoredBroker, Samples, monitored_broker
-from tests.broker.test_server_replication import a_caller, a_pair
+from tests.broker.test_server_replication import NO_MASTER, a_caller, a_pair
 from tests.transport.peers import until
 
 MONITORED: dict[str, Any] = {"metrics_exporter": MetricsExporter.PROM, "metrics_port": 0}
@@ -69,7 +69,7 @@ async def test_sends_that_nobody_waited_for_are_no_waits(tmp_path: Path) -> None
 
 
 async def test_a_slave_without_a_master_does_not_follow_and_what_it_does_not_know_is_left_out(tmp_path: Path) -> None:
-    async with monitored_broker(tmp_path, role=BrokerRole.SLAVE, broker_id=1) as slave:
+    async with monitored_broker(tmp_path, role=BrokerRole.SLAVE, broker_id=1, replication=NO_MASTER) as slave:
         page = await slave.scrape()
     assert page.value("rocketmq_ha_following") == 0
     for name in ("slave_lag_bytes", "slave_lag_seconds", "metadata_age_seconds"):

@@ -116,11 +116,21 @@ def test_the_default_broker_name_is_the_host_name() -> None:
 
 def test_role_and_id_must_fit(tmp_path: Path) -> None:
     assert not loaded("brokerRole=SYNC_MASTER\n", tmp_path).settings.is_slave
-    assert loaded("brokerRole=SLAVE\nbrokerId=2\n", tmp_path).settings.is_slave
-    with pytest.raises(SettingsError, match="needs a brokerId above 0"):
-        loaded("brokerRole=SLAVE\n", tmp_path)
-    with pytest.raises(SettingsError, match="set brokerRole = SLAVE"):
-        loaded("brokerRole=ASYNC_MASTER\nbrokerId=1\n", tmp_path)
+    for master in ("namesrvAddr=10.0.0.1:9876", "haMasterAddress=10.0.0.1:10912"):
+        assert loaded(f"brokerRole=SLAVE\nbrokerId=2\n{master}\n", tmp_path).settings.is_slave
+    for text, reason in (
+        ("brokerRole=SLAVE\n", "needs a brokerId above 0"),
+        ("brokerRole=SLAVE\nbrokerId=0\nhaMasterAddress=10.0.0.1:10912\n", "needs a brokerId above 0"),
+        ("brokerRole=ASYNC_MASTER\nbrokerId=1\n", "set brokerRole = SLAVE"),
+        ("brokerRole=SYNC_MASTER\nbrokerId=1\n", "set brokerRole = SLAVE"),
+        ("brokerId=1\n", "set brokerRole = SLAVE"),
+        ("brokerId=-1\n", "brokerId"),
+        ("brokerRole=SLAVE\nbrokerId=-1\nhaMasterAddress=10.0.0.1:10912\n", "brokerId"),
+        ("brokerRole=SLAVE\nbrokerId=1\n", "set namesrvAddr .* or haMasterAddress"),
+        ("brokerRole=MASTER\n", "brokerRole.*SYNC_MASTER"),
+    ):
+        with pytest.raises(SettingsError, match=reason):
+            loaded(text, tmp_path)
 
 
 def test_the_replication_keys_of_apache_have_their_defaults_and_units(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ class FakeOffsetStore:
         self.saved: list[dict[MessageQueue, int]] = []
         self.sought: list[set[MessageQueue]] = []
         self.closed_to: set[MessageQueue] = set()
+        self.elsewhere: set[MessageQueue] = set()
 
     async def load(self, queue: MessageQueue) -> int | None:
         return None
@@ -27,6 +28,9 @@ class FakeOffsetStore:
         self.saved.append(dict(offsets))
         self.sought.append(set(sought))
         return set(offsets) - self.closed_to
+
+    def is_elsewhere(self, queue: MessageQueue) -> bool:
+        return queue in self.elsewhere
 
 
 async def test_only_changed_offsets_are_saved() -> None:
@@ -39,6 +43,23 @@ async def test_only_changed_offsets_are_saved() -> None:
     await table.save()
     await table.save()
     assert shelf.saved == [{QUEUE: 5, OTHER: 1}, {OTHER: 2}]
+
+
+async def test_an_offset_that_is_read_elsewhere_now_is_saved_again() -> None:
+    shelf = FakeOffsetStore()
+    table = OffsetTable(shelf)
+    table.advance(QUEUE, 5)
+    table.advance(OTHER, 1)
+    await table.save()
+    shelf.elsewhere = {QUEUE}
+    await table.save()
+    await table.save({OTHER})
+    shelf.elsewhere = set()
+    await table.save()
+    table.forget(QUEUE)
+    shelf.elsewhere = {QUEUE}
+    await table.save()
+    assert shelf.saved == [{QUEUE: 5, OTHER: 1}, {QUEUE: 5}]
 
 
 async def test_an_offset_goes_back_only_by_move() -> None:

@@ -12,7 +12,7 @@ from ariane.testing import FakeClock
 from ariane.wire.requests.topics import DeleteTopicInNameserver
 from interop.processes import free_port
 from tests.client.scripted_broker import cluster, register
-from tests.nameserver.servers import caller, nameserver, nameserver_process, with_settings
+from tests.nameserver.servers import caller, nameserver, nameserver_process, registration, with_settings
 
 UNUSED_ADDRESS = "127.0.0.1:1"
 
@@ -101,6 +101,24 @@ async def test_a_route_is_kept_when_the_nameserver_forgets_the_topic() -> None:
         known = await instance.routes.route("T")
         await instance.call(servers.nameserver, DeleteTopicInNameserver("T"))
         assert await instance.routes.route("T", fresh=True) == known
+
+
+async def test_a_kept_route_does_not_hide_the_new_master_that_another_topic_names() -> None:
+    async with (
+        cluster("A", "Z") as servers,
+        caller() as calls,
+        Instance.open(ClientSettings(nameservers=servers.nameserver)) as instance,
+    ):
+        for topic in ("A", "Z"):
+            await instance.routes.route(topic)
+        await calls.call(servers.nameserver, DeleteTopicInNameserver("Z"))
+        await calls.call(
+            servers.nameserver,
+            registration(TopicConfig(topic_name="A"), broker=servers.broker.name, address=UNUSED_ADDRESS, counter=2),
+        )
+        await instance.routes.refresh()
+        assert instance.routes.cached("Z") is not None
+        assert instance.routes.master_of(servers.broker.name) == UNUSED_ADDRESS
 
 
 async def test_routes_are_refreshed_every_thirty_seconds_and_listeners_are_called() -> None:

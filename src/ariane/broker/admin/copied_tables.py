@@ -1,5 +1,6 @@
 """What a slave does with the tables and the progress of its master (replication/metadata.py asks for them)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ariane.broker.groups.configs import Groups
@@ -9,11 +10,14 @@ from ariane.broker.schedule.timer import TimerDelivery, TimerProgress
 from ariane.broker.topics import Topics
 from ariane.errors import StoreReadOnly
 from ariane.model.ids import topic_name_problem
+from ariane.replication.frames import OFFSET_MAX
 from ariane.replication.metadata import Progress, Tables
 from ariane.store.append.draft import Appended
 from ariane.store.service import StoreService
 from ariane.wire.requests.offsets import TIMER_PROGRESS, TimerProgressResponse
 from ariane.wire.requests.topics import TopicTable
+
+_NUMBER_MAX = 2**31 - 1
 
 
 @dataclass
@@ -49,9 +53,10 @@ class CopiedTables:
         it would count as delivered what is lost here."""
         await self._wait_durable()
         if progress.offsets is not None:
-            self._copy_offsets(progress.offsets, only_forward=progress.is_of_ours)
+            offsets = {key: _valid(queues) for key, queues in progress.offsets.items()}
+            self._copy_offsets(offsets, only_forward=progress.is_of_ours)
         if progress.delays is not None:
-            await self.delayed.copy_offsets(progress.delays)
+            await self.delayed.copy_offsets(_valid(progress.delays))
         if progress.timer is not None:
             await self.timer.copy_progress(_timer_progress(progress.timer))
 
@@ -69,6 +74,13 @@ class CopiedTables:
             if self.topics.get(topic) is None or self.groups.get(group) is None:  # the master has deleted one
                 self.offsets.delete_pair(key)
         self._copied = table
+
+
+def _valid(offsets: Mapping[int, int]) -> dict[int, int]:
+    """By queue or delay level, without what is no number of a queue and no offset: no file of ours could hold it."""
+    return {
+        number: offset for number, offset in offsets.items() if 0 <= number <= _NUMBER_MAX and 0 <= offset <= OFFSET_MAX
+    }
 
 
 def _timer_progress(response: TimerProgressResponse) -> TimerProgress:

@@ -385,6 +385,11 @@ class BrokerSettings:
         _check_name("brokerClusterName", self.cluster)
         _check_role(self.role, self.broker_id)
         _check_port(self.port)
+        if self.is_slave and not self.nameservers and self.replication.master_address is None:
+            raise SettingsError(
+                "brokerRole = SLAVE, and nothing says where its master is: set namesrvAddr (or -n), or haMasterAddress "
+                "to HOST:PORT of the master's replication port"
+            )
         if not self.is_slave and self.replication_port > _PORT_MAX:
             raise SettingsError(f"listenPort = {self.port}: the replication port is this port + 1; use another one")
         if (self.namesrv_access_key is None) != (self.namesrv_secret_key is None):

@@ -12,6 +12,9 @@ fit.
 An outcome is accepted once. Producers send theirs again when the response was lost, and when a check request crosses
 their outcome; Apache's broker delivers each time. Here the first outcome is final.
 
+An outcome that is written is SUCCESS, also if the disk or a slave was too slow, or there is no slave: as in Apache. Any
+other code would be an outcome that was not accepted. The send of the half message says how safe it is.
+
 Apache's broker does not respond to an outcome of "unknown". Java sends all outcomes one-way and does not care; C++
 clients send them as requests and would wait until they time out. Here each request gets a response.
 """
@@ -339,7 +342,7 @@ class OutcomeSink(Sink[PendingOutcome, tuple[Appended, ...]]):
         return b"".join([encode_result(command, Response()) or b"" for command in awaited])
 
     def stored_with(self, code: ResponseCode, item: PendingOutcome, result: tuple[Appended, ...]) -> bytes | None:
-        return encode_result(self.command_of(item), Response(code=code, remark=code.name))
+        return encode_result(self.command_of(item), Response())
 
     def failed(self, connection: Connection, item: PendingOutcome, error: Exception) -> bytes | None:
         if isinstance(error, StoreError):

@@ -38,12 +38,16 @@ class OffsetStore(Protocol):
     ) -> set[MessageQueue]:
         """Returns the queues whose offset is now stored. In the queues of `sought`, the group may go back."""
 
+    def is_elsewhere(self, queue: MessageQueue) -> bool:
+        """Whether the next owner of the queue would ask for its offset where it was not saved last."""
+
 
 class RemoteBrokerOffsetStore:
     """Offsets at the brokers. Each broker gets one request at a time.
 
     While the master does not respond they are stored at a slave, and count as not saved: the master gets them when it
-    is back, since a slave never passes them on.
+    is back, since a slave never passes them on. One that the master had may not have been copied to its slave when the
+    master died: it is stored there once more.
 
     Apache's brokers handle the requests of a connection concurrently. Of two offsets of one queue the older might then
     be stored last, and of the first two of a group one might be lost.
@@ -53,6 +57,8 @@ class RemoteBrokerOffsetStore:
         self._instance = instance
         self._group = group
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._saved_at: dict[MessageQueue, int] = {}
+        """The id of the broker."""
 
     async def load(self, queue: MessageQueue) -> int | None:
         request = GetConsumerOffset(self._group, queue.topic, queue.queue_id)
@@ -101,7 +107,13 @@ class RemoteBrokerOffsetStore:
         when it is lost. A master that turns out to be dead leaves it to a slave: this may be the last save."""
         request = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, QueueOffset(offset), seek)
         _, broker_id = await call_reader(self._instance, queue, request, _TIMEOUT_S)
+        self._saved_at[queue] = broker_id
         return broker_id == MASTER_ID
+
+    def is_elsewhere(self, queue: MessageQueue) -> bool:
+        saved_at = self._saved_at.get(queue)
+        reader = self._instance.routes.address_of(queue.broker_name, MASTER_ID)
+        return saved_at is not None and reader is not None and reader[1] != saved_at
 
 
 class OffsetTable:
@@ -142,8 +154,10 @@ class OffsetTable:
         self._sought.add(queue)
 
     async def save(self, queues: Collection[MessageQueue] | None = None) -> None:
-        """Saves changed offsets. An offset that could not be saved is tried again with the next call."""
-        due = {queue: self._offsets[queue] for queue in self._unsaved if queues is None or queue in queues}
+        """Saves changed offsets, and those that are read elsewhere now. One that could not be saved is tried again with
+        the next call."""
+        elsewhere = {queue for queue in self._offsets if self._store.is_elsewhere(queue)}
+        due = {queue: self._offsets[queue] for queue in self._unsaved | elsewhere if queues is None or queue in queues}
         if not due:
             return
         sought = self._sought & due.keys()
@@ -197,6 +211,9 @@ class LocalFileOffsetStore:
             log.warning("offsets not saved", extra={"file": str(self._path), "reason": str(error)})
             return set()
         return set(offsets)
+
+    def is_elsewhere(self, queue: MessageQueue) -> bool:
+        return False
 
     async def _loaded(self) -> dict[MessageQueue, int]:
         async with self._file:

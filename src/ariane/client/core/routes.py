@@ -102,11 +102,13 @@ class SilentBrokers:
 
 @dataclass(slots=True)
 class _TopicEntry:
-    """The cached route of one topic. `fetched` is the value of the fetch counter after its last fetch."""
+    """The cached route of one topic. `fetched` is the value of the fetch counter after its last fetch, `learned` after
+    the last one in which the nameserver knew the topic."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     route: TopicRoute | None = None
     fetched: int = 0
+    learned: int = 0
 
 
 class Routes:
@@ -192,7 +194,8 @@ class Routes:
         for topic in sorted(in_use | self._watched):
             if not await self._refresh_topic(topic):
                 return
-        routes = [entry.route for entry in self._topics.values() if entry.route is not None]
+        entries = sorted(self._topics.values(), key=lambda entry: entry.learned)  # a kept route may name a dead master
+        routes = [entry.route for entry in entries if entry.route is not None]
         self._brokers = {data.broker_name: data.broker_addrs for route in routes for data in route.broker_datas}
         self.silent.keep(self.addresses())
 
@@ -223,6 +226,7 @@ class Routes:
                 log.debug("route kept: the nameserver does not know the topic", extra={"topic": topic})
         else:
             self._store(topic, entry, response.body)
+            entry.learned = self._fetches + 1
         self._fetches += 1
         entry.fetched = self._fetches
 
