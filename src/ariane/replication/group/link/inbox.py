@@ -27,7 +27,7 @@ class StateInbox:
         change = self._decoder.feed(body)
         if change is not None:
             self._end = max(self._end, change.end)  # none overtakes another
-            self._held.put(self._end, change)
+            self._held.put(self._end, change._replace(end=self._end))
 
     def is_reached(self, dispatched_to: int) -> bool:
         return self._held.is_reached(dispatched_to)
