@@ -22,10 +22,12 @@ from ariane.replication.frames import (
 )
 from ariane.replication.group import effects as do
 from ariane.replication.group import events as on
+from ariane.replication.group.link.follower_end import FollowerEnd
 from ariane.replication.group.link.introduction import new_hello
 from ariane.replication.group.link.leader_end import LeaderEnd, Received, log_frames
 from ariane.replication.hello import VERSION, Hello, new_challenge
 from tests.replication.group.link.ends import (
+    CONNECT,
     EPOCHS,
     MASTER,
     SECRET,
@@ -127,6 +129,10 @@ def test_any_bytes_are_taken_or_close_the_connection(data: bytes, has_magic: boo
 def test_nothing_may_follow_the_proof_before_the_stream() -> None:
     leader, _, _ = introduced()
     assert leader.feed(native_report(Report(700, 0, 3))).closed == "a report before the stream"
+    leader, follower = LeaderEnd(5, MASTER, SECRET), FollowerEnd(CONNECT, SLAVE, MASTER.incarnation, SECRET)
+    proof = received_by(follower, leader.feed(follower.begin()).send).send
+    received = leader.feed(proof + native_report(Report(700, 0, 3)))  # in one piece with it
+    assert (received.events, received.closed) == ([on.LinkClosed(5)], "a report before the stream")
     leader, _, _ = introduced()
     leader.welcome(WELCOME._replace(stream_from=None))
     assert leader.data(b"abc", 0) == leader.heartbeat(0) == b""
