@@ -18,6 +18,7 @@ from ariane.replication.frames import (
     Kind,
     Report,
     ReportDecoder,
+    ReportKind,
     classic_frame_head,
     classic_report,
     hello_bytes,
@@ -91,6 +92,16 @@ def test_a_native_frame_says_what_is_confirmed_and_a_native_report_what_is_dispa
     assert frame is not None
     assert (frame.confirmed, frame.epoch) == (1234, 7)
     assert list(ReportDecoder(native=True).feed(native_report(Report(9, 8, 7)))) == [Report(9, 8, 7)]
+
+
+def test_a_pair_knows_reports_of_its_log_only() -> None:
+    log, state = Report(9, 8, 7), Report(9, 8, 7, ReportKind.STATE)
+    assert native_report(log) == struct.pack(">iiqq", 0, 7, 9, 8)
+    assert native_report(state) == struct.pack(">iiqq", 1, 7, 9, 8)
+    with pytest.raises(FrameError, match="a report of kind 1"):
+        list(ReportDecoder(native=True).feed(native_report(state)))
+    decoder = ReportDecoder(native=True, kinds=frozenset(ReportKind))
+    assert list(decoder.feed(native_report(state) + native_report(log))) == [state, log]
 
 
 def test_a_frame_as_large_as_allowed_is_taken_and_a_larger_one_is_refused_by_its_head() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ariane.errors import ArianeError, CallTimeout, RequestFailed, TransportError
 from ariane.replication.hello import VERSION, Identity
-from ariane.replication.metadata import VERSION_KEY, HeldProgress, MasterDirectory, MetadataSync, Progress, Tables
+from ariane.replication.metadata import VERSION_KEY, MasterDirectory, MetadataSync, Progress, Tables
 from ariane.replication.settings import ReplicationSettings
 from ariane.replication.slave import MasterTarget
 from ariane.rpc.caller import Caller
@@ -214,21 +214,6 @@ async def test_without_the_end_of_the_masters_log_no_progress_is_taken_over() ->
 
 def a_log_end(text: str) -> RuntimeInfoResponse:
     return RuntimeInfoResponse(body=KeyValueTable(table={"commitLogMaxOffset": text}))
-
-
-def test_the_first_and_the_newest_progress_are_held_for_a_slave_that_is_behind() -> None:
-    held = HeldProgress()
-    progress = [Progress(True, delays={1: number}) for number in range(4)]
-    for number, one in enumerate(progress):
-        held.put(number * 100, one)
-    assert len(held) == 2
-    assert held.take(0) is progress[0]
-    assert not held.is_reached(299)
-    assert held.take(299) is None
-    held.put(400, progress[1])
-    assert held.is_reached(300)
-    assert held.take(400) is progress[1], "the newest of those that are reached"
-    assert not held
 
 
 async def test_a_master_of_ours_is_also_asked_for_deletions_and_for_the_timer() -> None:

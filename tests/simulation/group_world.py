@@ -892,9 +892,17 @@ class Result(NamedTuple):
     goes_on: bool
 
 
-def run(seed: int, rules: Rules = ALL_RULES, *, seconds: float = 16.0, members: int = 3, trace: bool = False) -> Result:
+def run(
+    seed: int,
+    rules: Rules = ALL_RULES,
+    *,
+    seconds: float = 16.0,
+    members: int = 3,
+    trace: bool = False,
+    kind: type[World] = World,
+) -> Result:
     """A run with faults, then quiet. Breach names the seed; run it again with trace=True."""
-    world = World(seed, rules, members=members, trace=trace)
+    world = kind(seed, rules, members=members, trace=trace)
     try:
         world.start()
         world.faults(seconds)

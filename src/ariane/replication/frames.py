@@ -2,7 +2,7 @@
 
     classic  slave    int64: the end of its log
              master   int64 offset | int32 size | `size` bytes of the log; size 0 is a heartbeat
-    native   slave    int32 0 | int32 epoch | int64 end | int64 dispatched
+    native   slave    int32 kind | int32 epoch | int64 end | int64 dispatched
              master   int32 size | int8 kind | 3 zeros | int32 epoch | int64 offset | int64 confirmed | int32 CRC-32
                       | body
 
@@ -15,7 +15,7 @@ The decoders check a length before they make room for it, and raise only FrameEr
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -60,12 +60,20 @@ class Frame(NamedTuple):
     confirmed: int = 0
 
 
+class ReportKind(IntEnum):
+    """Of a native report. `STATE` is for groups: what is not in the log was applied up to the change number `end`."""
+
+    LOG = 0
+    STATE = 1
+
+
 class Report(NamedTuple):
     """From a slave: the end of its log, and how much of it can be read there."""
 
     end: int
     dispatched: int = 0
     epoch: int = 0
+    kind: ReportKind = ReportKind.LOG
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------------
@@ -84,7 +92,7 @@ def classic_report(end: int) -> bytes:
 
 
 def native_report(report: Report) -> bytes:
-    return _NATIVE_REPORT.pack(0, report.epoch, report.end, report.dispatched)
+    return _NATIVE_REPORT.pack(report.kind, report.epoch, report.end, report.dispatched)
 
 
 def hello_bytes(text: bytes) -> bytes:
@@ -182,8 +190,10 @@ def _check_offset(offset: int, size: int) -> None:
 class ReportDecoder:
     """Splits what a master receives into reports. Keeps less than one of them."""
 
-    def __init__(self, *, native: bool) -> None:
+    def __init__(self, *, native: bool, kinds: Container[int] = (ReportKind.LOG,)) -> None:
+        """`kinds`: which native reports are taken."""
         self._is_native = native
+        self._kinds = kinds
         self._bytes = _NATIVE_REPORT.size if native else _CLASSIC_REPORT.size
         self._rest = b""
 
@@ -200,11 +210,11 @@ class ReportDecoder:
 
     def _native(self, data: bytes, at: int) -> Report:
         kind, epoch, end, dispatched = _NATIVE_REPORT.unpack_from(data, at)
-        if kind:
+        if kind not in self._kinds:
             raise FrameError(f"a report of kind {kind}, which is not known")
-        if not 0 <= dispatched <= _checked_end(end):
+        if dispatched < 0 or (kind == ReportKind.LOG and dispatched > _checked_end(end)):
             raise FrameError(f"a slave reported {dispatched} of {end} as dispatched")
-        return Report(end, dispatched, epoch)
+        return Report(_checked_end(end), dispatched, epoch, ReportKind(kind))
 
 
 def _checked_end(end: int) -> int:

@@ -26,15 +26,15 @@ _MASTER, _SLAVE = b"ariane replication master\0", b"ariane replication slave\0"
 _CHALLENGE_CHARACTERS_MIN = 32
 _TEXT_MAX = 255
 
-M = TypeVar("M", bound="_Message")
+M = TypeVar("M", bound="Message")
 
 
-class _Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True):
     def to_bytes(self) -> bytes:
         return msgspec.json.encode(self)
 
 
-class Hello(_Message, frozen=True, kw_only=True):
+class Hello(Message, frozen=True, kw_only=True):
     cluster: str
     group: str
     """The name of the broker, which master and slaves share."""
@@ -53,12 +53,12 @@ class Hello(_Message, frozen=True, kw_only=True):
         return self.min == self.end
 
 
-class Challenge(_Message, frozen=True, kw_only=True):
+class Challenge(Message, frozen=True, kw_only=True):
     challenge: str
     version: int = VERSION
 
 
-class Welcome(_Message, frozen=True, kw_only=True):
+class Welcome(Message, frozen=True, kw_only=True):
     begin: int = msgspec.field(name="from", default=0)
     end: int = 0
     refused: str | None = None

@@ -23,6 +23,7 @@ from ariane.clock import Clock
 from ariane.errors import ArianeError, RequestFailed, TransportError
 from ariane.lifecycle import background, every
 from ariane.logs import RepeatedWarnings
+from ariane.replication.group.link.held import Held
 from ariane.replication.hello import VERSION, Identity
 from ariane.replication.settings import ReplicationSettings
 from ariane.replication.slave import MasterTarget
@@ -66,29 +67,6 @@ class Progress(NamedTuple):
     """Of groups, by "topic@group" and queue."""
     delays: Mapping[int, int] | None = None
     timer: TimerProgressResponse | None = None
-
-
-class HeldProgress:
-    """Progress of the master, with the end of its log, until our log has come so far. The first and the newest are
-    held: a slave that is always a little behind takes over one after the other."""
-
-    def __init__(self) -> None:
-        self._held: list[tuple[int, Progress]] = []
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def put(self, log_end: int, progress: Progress) -> None:
-        self._held = [*self._held[:1], (log_end, progress)]
-
-    def is_reached(self, position: int) -> bool:
-        return bool(self._held) and self._held[0][0] <= position
-
-    def take(self, position: int) -> Progress | None:
-        """The newest that `position` has reached; it and what is older is not held any more."""
-        reached = [progress for log_end, progress in self._held if log_end <= position]
-        self._held = [held for held in self._held if held[0] > position]
-        return reached[-1] if reached else None
 
 
 class FollowedLog(Protocol):
@@ -206,7 +184,7 @@ class MetadataSync:
         self._topics_known = 0
         """With this many topics in the log, the table of topics was asked for."""
         self._has_new_topic = asyncio.Event()
-        self._held = HeldProgress()
+        self._held = Held[Progress](lambda _, newer: newer)
         self._reached = asyncio.Event()
         self._settling = asyncio.Lock()
         self._warnings = RepeatedWarnings(log)

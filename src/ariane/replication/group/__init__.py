@@ -5,4 +5,5 @@ follower.py       what a slave does: its master's frames, truncation, standing f
 leader.py         what a master does: acknowledgements, the in-sync set, fencing, switches
 transactions.py   every change of the metadata store
 events.py         what happens to a member             effects.py   what it has to do
+link/             both as bytes of a connection
 """
