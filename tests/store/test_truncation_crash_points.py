@@ -1,18 +1,20 @@
 """Crashes at every write, sync and change of a name while a log is cut or removed: in the end it is as without them."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 
 import pytest
 
 from ariane.store.config.truncation_request import read_request
+from ariane.store.disk import read_all
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
 from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 from tests.store.stores import opened
 from tests.store.truncated import (
     LAYOUT,
-    History,
     check_same,
     found_by_key,
     log_bytes,
@@ -27,57 +29,58 @@ HISTORY = random_history(random.Random(11), 14)
 KEPT = 8
 
 
-class Case:
-    """A store that is stopped with a request; how it looks when the request was carried out."""
+def on_disk(store: MessageStore) -> SimulatedDisk:
+    disk = store.components.disk
+    assert isinstance(disk, SimulatedDisk)
+    return disk
 
-    def __init__(self, *, clean: bool, checkpoint_late: bool) -> None:
-        """`clean`: the last run was stopped before it was asked for. `checkpoint_late`: no saved state is usable."""
-        self.clean = clean
-        self.checkpoint_late = checkpoint_late
 
-    def before(self) -> tuple[SimulatedDisk, int]:
-        disk = SimulatedDisk()
-        store = opened(disk, CLOCK)
-        ends = play(store, HISTORY.steps)
-        if self.clean:
-            store.close()
-            store = opened(disk, CLOCK)
-        if self.checkpoint_late:
-            store.make_durable()
-            store.make_durable()
-        return self.asked(store, ends[KEPT - 1]), ends[KEPT - 1]
+@cache
+def asked(*, is_clean: bool, is_late: bool) -> tuple[SimulatedDisk, int]:
+    """A store that ended with a request, and where it is to be cut; work on copies of it.
 
-    def asked(self, store: MessageStore, to: int) -> SimulatedDisk:
-        store.request_truncation(to, epoch=2)
+    `is_clean`: its last run had been stopped. `is_late`: both saved states say more than what will be left."""
+    store = opened(SimulatedDisk(), CLOCK)
+    to = play(store, HISTORY.steps)[KEPT - 1]
+    if is_clean:
         store.close()
-        disk = store.components.disk
-        assert isinstance(disk, SimulatedDisk)
-        return disk
+        store = opened(store.components.disk, CLOCK)
+    if is_late:
+        store.make_durable()
+        store.make_durable()
+    store.request_truncation(to, epoch=2)
+    store.close()
+    return on_disk(store), to
 
 
-CASES = [Case(clean=clean, checkpoint_late=late) for clean in (False, True) for late in (False, True)]
+CASES = [{"is_clean": clean, "is_late": late} for clean in (False, True) for late in (False, True)]
 
 
-def never_had_it() -> MessageStore:
+@cache
+def never_had_it_on_disk() -> SimulatedDisk:
     store = opened(SimulatedDisk(), CLOCK)
     play(store, HISTORY.steps[:KEPT])
     store.close()
-    return opened(store.components.disk, CLOCK)
+    return on_disk(store)
 
 
-def tail_of(history: History) -> bytes:
+def never_had_it() -> MessageStore:
+    return opened(never_had_it_on_disk().crash_process(), CLOCK)
+
+
+@cache
+def tail() -> bytes:
     store = opened(SimulatedDisk(), CLOCK)
-    ends = play(store, history.steps)
+    ends = play(store, HISTORY.steps)
     return log_bytes(store)[ends[KEPT - 1] :]
 
 
-def interrupted(before: Callable[[], SimulatedDisk], boot: str) -> Iterator[SimulatedDisk]:
+def interrupted(before: SimulatedDisk, boot: str = "boot-1") -> Iterator[SimulatedDisk]:
     """The disk as it is when the start that carries the request out ends just before each of its operations."""
-    whole = before()
-    done = whole.operations
+    whole = before.crash_process()
     opened(whole, CLOCK, boot=boot)
-    for operation in range(done + 1, whole.operations + 1):
-        disk = before()
+    for operation in range(1, whole.operations + 1):
+        disk = before.crash_process()
         disk.crash_at(operation)
         with pytest.raises(PowerCut):
             opened(disk, CLOCK, boot=boot)
@@ -87,48 +90,45 @@ def interrupted(before: Callable[[], SimulatedDisk], boot: str) -> Iterator[Simu
 def check_cut(disk: SimulatedDisk, to: int, boot: str) -> None:
     store = opened(disk, CLOCK, boot=boot)
     assert read_request(disk, LAYOUT.config) is None
-    kept = disk.names(LAYOUT.quarantine)
-    assert [name for name in kept if not name.endswith(".tmp")] == [f"{to:020d}-{len(tail_of(HISTORY))}-epoch-2"]
+    name = f"{to:020d}-{len(tail())}-epoch-2"
+    assert [name for name in disk.names(LAYOUT.quarantine) if not name.endswith(".tmp")] == [name]
+    assert read_all(disk, LAYOUT.quarantine / name, 2**30) == tail()
     check_same(store, never_had_it(), HISTORY.keys)
 
 
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_kill_9_at_every_operation_of_a_cut(number: int) -> None:
-    case, count = CASES[number], 0
-    to = case.before()[1]
-    for disk in interrupted(lambda: case.before()[0], "boot-1"):
+@pytest.mark.parametrize("case", CASES)
+def test_kill_9_at_every_operation_of_a_cut(case: dict[str, bool]) -> None:
+    before, to = asked(**case)
+    count = 0
+    for disk in interrupted(before):
         check_cut(disk.crash_process(), to, "boot-1")
         count += 1
     assert count > 20
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_a_power_cut_at_every_operation_of_a_cut(number: int, seed: int) -> None:
-    case = CASES[number]
-    to = case.before()[1]
-    for count, disk in enumerate(interrupted(lambda: case.before()[0], "boot-1")):
-        check_cut(disk.cut_power(random.Random(1000 * seed + count)), to, "boot-2")
+@pytest.mark.parametrize("case", CASES)
+def test_a_power_cut_at_every_operation_of_a_cut(case: dict[str, bool]) -> None:
+    before, to = asked(**case)
+    for count, disk in enumerate(interrupted(before)):
+        for seed in range(2):
+            check_cut(disk.cut_power(random.Random(1000 * seed + count)), to, "boot-2")
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cut_that_is_interrupted_again_and_again(seed: int) -> None:
-    rng, case = random.Random(seed), CASES[seed]
-    for attempt in range(20):
-        disk, to = case.before()
-        boot = 1
+    rng = random.Random(seed)
+    before, to = asked(**CASES[seed])
+    for _ in range(20):
+        disk, boot = before.crash_process(), 1
         for _ in range(rng.randint(2, 5)):
             disk.crash_at(disk.operations + rng.randint(1, 60))
-            try:
+            with suppress(PowerCut):
                 opened(disk, CLOCK, boot=f"boot-{boot}")
-            except PowerCut:
-                pass
             if rng.random() < 0.5:
                 disk, boot = disk.cut_power(rng), boot + 1
             else:
                 disk = disk.crash_process()
         check_cut(disk, to, f"boot-{boot}")
-        assert attempt < 20
 
 
 def test_a_power_cut_right_after_the_request_and_while_it_is_written() -> None:
@@ -147,10 +147,8 @@ def test_a_power_cut_right_after_the_request_and_while_it_is_written() -> None:
             off = other.components.disk
             assert isinstance(off, SimulatedDisk)
             off.crash_at(operation)
-            try:
+            with suppress(PowerCut):
                 other.request_truncation(ends[KEPT - 1], epoch=2)
-            except PowerCut:
-                pass
             found = off.cut_power(random.Random(seed))
             is_asked = read_request(found, LAYOUT.config) is not None
             again = opened(found, CLOCK, boot="boot-2")
@@ -165,16 +163,11 @@ def test_a_power_cut_right_after_the_request_and_while_it_is_written() -> None:
 @pytest.mark.parametrize("begin", [0, 16384])
 @pytest.mark.parametrize("is_power_cut", [False, True])
 def test_a_crash_at_every_operation_of_a_removal(begin: int, is_power_cut: bool) -> None:
-    def before() -> SimulatedDisk:
-        store = opened(SimulatedDisk(), CLOCK)
-        play(store, HISTORY.steps)
-        store.request_wipe(begin, epoch=2)
-        store.close()
-        disk = store.components.disk
-        assert isinstance(disk, SimulatedDisk)
-        return disk
-
-    for count, off in enumerate(interrupted(before, "boot-1")):
+    store = opened(SimulatedDisk(), CLOCK)
+    play(store, HISTORY.steps)
+    store.request_wipe(begin, epoch=2)
+    store.close()
+    for count, off in enumerate(interrupted(on_disk(store))):
         disk = off.cut_power(random.Random(count)) if is_power_cut else off.crash_process()
         store = opened(disk, CLOCK, boot="boot-2" if is_power_cut else "boot-1")
         assert (store.components.commit_log.min_offset, whole_end(store)) == (begin, begin)
