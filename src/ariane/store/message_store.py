@@ -328,6 +328,7 @@ class MessageStore:
         self._entries_planned = components.queues.entries_added
         checkpoint = replace(
             self._checkpoint,
+            sequence=self._checkpoint.sequence + self._keeps_older_state(),
             dispatched_to=components.commit_log.dispatched_to,
             store_timestamp_ms=stamp,
             physic_timestamp_ms=stamp,
@@ -336,6 +337,11 @@ class MessageStore:
         )
         checksum_log = components.checksums.make_durable if components.checksums is not None else _no_checksums
         return CheckpointPass(self._sync_log, syncs, checksum_log, self._state_to_save(stamp), checkpoint)
+
+    def _keeps_older_state(self) -> bool:
+        """Whether the next saved state takes the place of the newest, by leaving out a number, and not of the older
+        one: if the newest is not confirmed, a cut may leave only the older one to begin with."""
+        return self.gate is not None and self._checkpoint.dispatched_to > self.gate.confirmed_to
 
     def _sync_log(self) -> int:
         """How far the log is durable, in whole records. Blocks."""

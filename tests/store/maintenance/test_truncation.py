@@ -179,3 +179,44 @@ def test_damage_before_the_cut_does_not_prevent_it() -> None:
     store.request_truncation(third.physical_offset, epoch=1)
     store.close()
     assert whole_end(opened(disk)) == second.end
+
+
+def test_a_saved_state_that_says_more_is_durable_than_is_left_does_not_make_the_cut_look_like_damage() -> None:
+    disk = SimulatedDisk()
+    store = opened(disk)
+    (first,) = put(store, draft(bytes(700)))
+    with store.checkpoint_pass() as work:
+        put(store, draft(bytes(700)))
+        store.finish_checkpoint(work.run(disk, LAYOUT))
+    store.request_truncation(first.end, epoch=1)
+    store.close()
+    assert whole_end(opened(disk)) == first.end
+    assert not any("epoch" not in name for name in disk.names(LAYOUT.quarantine))
+
+
+def test_however_long_nothing_is_confirmed_a_saved_state_is_left_to_begin_with(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = SimulatedDisk()
+    store = opened_gated(disk)
+    gate = store.gate
+    assert gate is not None
+    gate.begin_epoch(1)
+    for _ in range(20):
+        (last,) = put(store, draft(bytes(700)))
+        gate.confirm(last.end, 1)
+        store.make_durable()
+    kept = last.end
+    for _ in range(3):
+        put(store, draft(bytes(700)))
+        for _ in range(3):
+            store.make_durable()
+        store.close()
+        store = opened_gated(disk)
+    store.request_truncation(kept, epoch=2)
+    store.close()
+    caplog.clear()
+    store = opened_gated(disk)
+    assert whole_end(store) == kept
+    assert "no saved state" not in caplog.text
+    assert len(list(records(store))) == 20
