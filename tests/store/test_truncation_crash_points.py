@@ -1,5 +1,6 @@
 """Crashes at every write, sync and change of a name while a log is cut or removed: in the end it is as without them."""
 
+import logging
 import random
 from collections.abc import Iterator
 from contextlib import suppress
@@ -85,6 +86,13 @@ def interrupted(before: SimulatedDisk, boot: str = "boot-1") -> Iterator[Simulat
         with pytest.raises(PowerCut):
             opened(disk, CLOCK, boot=boot)
         yield disk
+
+
+@pytest.fixture(autouse=True)
+def nothing_looks_like_damage(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """A cut is not a fault: an operator must not be told to restore files."""
+    yield
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def check_cut(disk: SimulatedDisk, to: int, boot: str) -> None:
