@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from ariane.store.config.truncation_request import read_request
+from ariane.store.config.truncation_request import TruncationRequest, read_request, write_request
 from ariane.store.disk import read_all
 from ariane.store.message_store import MessageStore
 from ariane.testing import FakeClock
@@ -40,18 +40,20 @@ def on_disk(store: MessageStore) -> SimulatedDisk:
 def asked(*, is_clean: bool, is_late: bool) -> tuple[SimulatedDisk, int]:
     """A store that ended with a request, and where it is to be cut; work on copies of it.
 
-    `is_clean`: its last run had been stopped. `is_late`: both saved states say more than what will be left."""
+    `is_clean`: it was stopped, then the request was put there. `is_late`: both saved states say more than what will be
+    left."""
     store = opened(SimulatedDisk(), CLOCK)
     to = play(store, HISTORY.steps)[KEPT - 1]
-    if is_clean:
-        store.close()
-        store = opened(store.components.disk, CLOCK)
     if is_late:
         store.make_durable()
         store.make_durable()
-    store.request_truncation(to, epoch=2)
+    if not is_clean:
+        store.request_truncation(to, epoch=2)
     store.close()
-    return on_disk(store), to
+    disk = on_disk(store)
+    if is_clean:
+        write_request(disk, LAYOUT.config, TruncationRequest(to, epoch=2))
+    return disk, to
 
 
 CASES = [{"is_clean": clean, "is_late": late} for clean in (False, True) for late in (False, True)]
@@ -90,7 +92,7 @@ def interrupted(before: SimulatedDisk, boot: str = "boot-1") -> Iterator[Simulat
 
 @pytest.fixture(autouse=True)
 def nothing_looks_like_damage(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """A cut is not a fault: an operator must not be told to restore files."""
+    """A cut is not a fault: no line of the log may ask an operator to restore files."""
     yield
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 

@@ -149,7 +149,7 @@ def test_a_request_written_by_hand_is_checked_at_the_start_and_changes_nothing_i
 
 
 @pytest.mark.parametrize("begin", [0, 16384])
-def test_a_store_that_was_wiped_begins_anew_where_it_was_told(begin: int) -> None:
+def test_a_store_that_was_wiped_begins_anew_where_it_was_asked_to(begin: int) -> None:
     disk, history = SimulatedDisk(), random_history(random.Random(4), 20)
     ends = played(disk, history)
     store = opened(disk)
