@@ -7,6 +7,7 @@ import pytest
 from ariane.errors import StoreCorrupt, StoreMismatch, WritesSuspended
 from ariane.store.config.truncation_request import FILE_NAME, TruncationRequest, read_request, write_request
 from ariane.store.disk import read_all, replace_all
+from ariane.store.following import FollowingLog
 from ariane.store.maintenance import truncation
 from ariane.testing import FakeClock
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -220,3 +221,25 @@ def test_however_long_nothing_is_confirmed_a_saved_state_is_left_to_begin_with(
     assert whole_end(store) == kept
     assert "no saved state" not in caplog.text
     assert len(list(records(store))) == 20
+
+
+def test_a_slave_whose_log_ends_inside_a_record_can_be_cut() -> None:
+    master = opened(SimulatedDisk())
+    first, second, _ = put(master, *[draft(b"x" * 700, key=f"k{n}") for n in range(3)])
+    disk = SimulatedDisk()
+    store = opened(disk)
+    following = FollowingLog(store)
+    following.append(0, log_bytes(master)[:-100])
+    following.run_dry()
+    assert (following.dispatched_to, following.end) == (second.end, len(log_bytes(master)) - 100)
+    store.request_truncation(first.end, epoch=4)
+    with pytest.raises(WritesSuspended):
+        following.append(following.end, bytes(10))
+    store.close()
+    again = FollowingLog(opened(disk))
+    assert (again.dispatched_to, again.end) == (first.end, first.end)
+    (name,) = disk.names(LAYOUT.quarantine)
+    assert name == f"{first.end:020d}-{len(log_bytes(master)) - 100 - first.end}-epoch-4"
+    again.append(first.end, log_bytes(master)[first.end :])
+    again.run_dry()
+    check_same(opened(disk.crash_process()), master, ["k0", "k1", "k2"])
