@@ -90,11 +90,16 @@ def interrupted(before: SimulatedDisk, boot: str = "boot-1") -> Iterator[Simulat
         yield disk
 
 
+REBUILT = "a consume queue differed from the log: it is built again"
+
+
 @pytest.fixture(autouse=True)
-def nothing_looks_like_damage(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """A cut is not a fault: no line of the log may ask an operator to restore files."""
+def nothing_looks_like_damage(caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest) -> Iterator[None]:
+    """A cut is not a fault: no line of the log may ask an operator to restore files. Only a power cut may leave a queue
+    that has to be built again, when there is no saved state of it."""
     yield
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+    errors = {record.getMessage() for record in caplog.get_records("call") if record.levelno >= logging.ERROR}
+    assert errors <= (set() if "kill" in request.node.name else {REBUILT})
 
 
 def check_cut(disk: SimulatedDisk, to: int, boot: str) -> None:
