@@ -107,18 +107,36 @@ def write_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> Checkpoi
     following = replace(checkpoint, sequence=checkpoint.sequence + 1, has_ariane_slot=True)
     if disk.size(path) != CHECKPOINT_BYTES:
         replace_all(disk, path, bytes(CHECKPOINT_BYTES))
-    slot = _SLOT.pack(
-        _MAGIC, following.sequence, following.flushed_to, following.dispatched_to, following.store_timestamp_ms
-    )
     file = disk.open(path, writable=True)
     try:
-        file.write(slot + _CRC.pack(crc32(slot)), _SLOT_POSITIONS[following.sequence % 2])
-        times = following.physic_timestamp_ms, following.logics_timestamp_ms, following.index_timestamp_ms
-        file.write(_TIMESTAMPS.pack(*times), 0)
+        file.write(_pack_slot(following), _SLOT_POSITIONS[following.sequence % 2])
+        file.write(_pack_timestamps(following), 0)
         file.sync()
     finally:
         file.close()
     return following
+
+
+def replace_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> None:
+    """Replaces the file by one that has this slot alone, and no written mark: neither says more than `checkpoint`."""
+    content = bytearray(CHECKPOINT_BYTES)
+    slot, position = _pack_slot(checkpoint), _SLOT_POSITIONS[checkpoint.sequence % 2]
+    content[: _TIMESTAMPS.size] = _pack_timestamps(checkpoint)
+    content[position : position + len(slot)] = slot
+    replace_all(disk, path, bytes(content))
+
+
+def _pack_slot(checkpoint: Checkpoint) -> bytes:
+    slot = _SLOT.pack(
+        _MAGIC, checkpoint.sequence, checkpoint.flushed_to, checkpoint.dispatched_to, checkpoint.store_timestamp_ms
+    )
+    return slot + _CRC.pack(crc32(slot))
+
+
+def _pack_timestamps(checkpoint: Checkpoint) -> bytes:
+    return _TIMESTAMPS.pack(
+        checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms, checkpoint.index_timestamp_ms
+    )
 
 
 def write_mark(file: File, written_to: int) -> None:

@@ -30,12 +30,14 @@ from ariane.store.checkpoint import (
     write_checkpoint,
 )
 from ariane.store.commit_log.checksum_writer import drop_checksums_before
+from ariane.store.config.truncation_request import TruncationRequest
 from ariane.store.consume_queue.entry import QueueExtension
 from ariane.store.consume_queue.gate import Gate
 from ariane.store.consume_queue.queue import ConsumeQueue
 from ariane.store.consume_queue.saved_state import StateToSave, encode_index_file
 from ariane.store.disk import Disk, RealDisk
 from ariane.store.layout import Layout
+from ariane.store.maintenance import truncation
 from ariane.store.maintenance.derived_writer import DerivedWriter
 from ariane.store.maintenance.disk_space import WriteRefusal
 from ariane.store.maintenance.flush import Flusher
@@ -92,6 +94,7 @@ class MessageStore:
         self.is_following = False
         """Whether the log is a copy of a master's."""
         self._on_append: Callable[[], None] | None = None
+        self._is_to_be_cut = False
         self._checkpoint = components.checkpoint
         self._entries_planned = self._entries_checkpointed = components.queues.entries_added
         self.derived = DerivedWriter(components, clock)
@@ -277,6 +280,38 @@ class MessageStore:
         except OSError as mark_error:
             log.warning("the failed sync cannot be recorded", extra={"reason": mark_error.strerror})
 
+    # --- a shorter log at the next start ----------------------------------------------------------------------------
+
+    def request_truncation(self, to: int, *, epoch: int, confirmed: int = 0) -> None:
+        """The next `open` cuts the log at `to`, since the log of this epoch's master parts from it there. Blocks.
+
+        `close` this store then: it takes nothing more, and leaves its files as they are. StoreMismatch, and nothing
+        has happened, if no record ends at `to`, or if it is below what is confirmed."""
+        run_sync(self.request_truncation_steps(to, epoch=epoch, confirmed=confirmed))
+
+    def request_truncation_steps(self, to: int, *, epoch: int, confirmed: int = 0) -> IoSteps[None]:
+        """The same in steps."""
+        confirmed = max(confirmed, 0 if self.gate is None else self.gate.confirmed_to)
+        yield from self._request_steps(TruncationRequest(to, epoch, confirmed), f"its log will be cut at {to}")
+
+    def request_wipe(self, begin: int, *, epoch: int) -> None:
+        """The next `open` removes log, queues and index, and the log begins at `begin`, where a file must begin.
+
+        Blocks, and as above. Nobody asks here whether something of it is confirmed."""
+        run_sync(self.request_wipe_steps(begin, epoch=epoch))
+
+    def request_wipe_steps(self, begin: int, *, epoch: int) -> IoSteps[None]:
+        """The same in steps."""
+        yield from self._request_steps(TruncationRequest(begin, epoch, wipe=True), "its log will be removed")
+
+    def _request_steps(self, wanted: TruncationRequest, what: str) -> IoSteps[None]:
+        components, commit_log = self.components, self.components.commit_log
+        end = commit_log.max_offset
+        yield self.flusher.sync_now
+        yield partial(truncation.request, components.disk, components.layout, commit_log.segments, end, wanted)
+        self._is_to_be_cut = True
+        self.suspend_writes(f"this store is about to be opened again, and {what}")
+
     # --- maintenance ------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -293,6 +328,7 @@ class MessageStore:
         self._entries_planned = components.queues.entries_added
         checkpoint = replace(
             self._checkpoint,
+            sequence=self._checkpoint.sequence + self._keeps_older_state(),
             dispatched_to=components.commit_log.dispatched_to,
             store_timestamp_ms=stamp,
             physic_timestamp_ms=stamp,
@@ -301,6 +337,11 @@ class MessageStore:
         )
         checksum_log = components.checksums.make_durable if components.checksums is not None else _no_checksums
         return CheckpointPass(self._sync_log, syncs, checksum_log, self._state_to_save(stamp), checkpoint)
+
+    def _keeps_older_state(self) -> bool:
+        """Whether the next saved state takes the place of the newest, by leaving out a number, and not of the older
+        one: if the newest is not confirmed, a cut may leave only the older one to begin with."""
+        return self.gate is not None and self._checkpoint.dispatched_to > self.gate.confirmed_to
 
     def _sync_log(self) -> int:
         """How far the log is durable, in whole records. Blocks."""
@@ -375,9 +416,11 @@ class MessageStore:
 
     def close(self) -> None:
         """Checkpoints and marks the stop as clean. After a failed sync, or without space, the abort marker stays, for
-        recovery."""
+        recovery; also when the log is to be cut, since a checkpoint would say what will not be true."""
         components = self.components
-        is_clean = not isinstance(self.refusal.error, StoreReadOnly) and self._is_durable_now()
+        is_clean = (
+            not self._is_to_be_cut and not isinstance(self.refusal.error, StoreReadOnly) and self._is_durable_now()
+        )
         self.derived.close()
         if components.checksums is not None:
             components.checksums.close()

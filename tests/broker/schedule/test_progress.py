@@ -312,3 +312,58 @@ async def test_a_late_confirmation_does_not_open_a_closed_file() -> None:
     progress.close()
     progress.write([2])
     assert ProgressFile(disk, PATH, "boot-1").read() == (1,)
+
+
+async def cut_at(env: ScheduleEnv, to: int) -> SimulatedDisk:
+    """As a member does whose master's log parts from its own: the store is closed, and the next start cuts it."""
+    store = env.service.store
+    await env.service.run(store.request_truncation_steps(to, epoch=2))
+    store.close()
+    return env.disk
+
+
+async def test_what_a_level_delivered_is_delivered_again_when_the_log_lost_it_by_a_cut() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock, gated=True) as env:
+        delivery = level_delivery(env)
+        env.writer.put(message(b"m", DELAY=1))
+        env.confirm()
+        confirmed_to = env.gate.confirmed_to
+        await clock.advance(1)
+        await delivery.deliver_due()
+        assert delivery.offsets() == {1: 1}
+        env.writer.put(message(b"lost", DELAY=1))
+        disk = await cut_at(env, confirmed_to)
+    async with schedule_env(clock, disk, gated=True) as again:
+        delivery = level_delivery(again)
+        again.confirm(epoch=2)
+        assert (again.bodies(), delivery.offsets()) == ([], {1: 0})
+        await clock.advance(2)
+        await delivery.deliver_due()
+        again.confirm(epoch=2)
+        assert (again.bodies(), delivery.offsets()) == ([b"m"], {1: 1})
+
+
+async def test_what_the_timer_delivered_is_delivered_again_when_the_log_lost_it_by_a_cut() -> None:
+    clock = FakeClock()
+    async with schedule_env(clock, gated=True) as env:
+        env.confirm()
+        delivery = await timer_delivery(env)
+        env.writer.put(message(b"m", TIMER_DELAY_SEC=1))
+        env.confirm()
+        confirmed_to = env.gate.confirmed_to
+        await delivery.run_until_idle()
+        await clock.advance(2)
+        await delivery.run_until_idle()
+        env.writer.put(message(b"lost", TIMER_DELAY_SEC=1))
+        delivery.close()
+        disk = await cut_at(env, confirmed_to)
+    async with schedule_env(clock, disk, gated=True) as again:
+        delivery = await timer_delivery(again)
+        again.confirm(epoch=2)
+        assert again.bodies() == []
+        await clock.advance(2)
+        await delivery.run_until_idle()
+        again.confirm(epoch=2)
+        assert (again.bodies(), delivery.pending) == ([b"m"], 0)
+        delivery.close()

@@ -63,3 +63,21 @@ async def test_a_half_message_is_checked_only_when_it_is_confirmed() -> None:
         await until(lambda: broker.transactions.queue.end == 2)
         gate.confirm(log.max_offset, epoch=1)
         await checking
+
+
+async def test_an_outcome_that_a_cut_of_the_log_removed_is_open_again() -> None:
+    disk = SimulatedDisk()
+    async with transaction_broker(disk, gated=True) as broker, peer(broker) as producer:
+        store, gate = broker.store, broker.store.gate
+        assert gate is not None
+        gate.begin_epoch(1)
+        sending = asyncio.ensure_future(producer.send_half(b"paid"))
+        await until(lambda: broker.writer.waiting == 1)
+        gate.confirm(store.components.commit_log.max_offset, epoch=1)
+        sent = await sending
+        await producer.oneway(outcome_of(sent, Decision.COMMIT))
+        await until(lambda: not broker.transactions.open.is_open(0))
+        store.request_truncation(gate.confirmed_to, epoch=2)
+    async with transaction_broker(disk.crash_process(), gated=True) as again:
+        assert again.transactions.open.is_open(0)
+        assert again.transactions.queue.end == 1

@@ -447,7 +447,7 @@ class LogScan:
         if isinstance(verdict, BrokenRecord) and verdict.fault is Fault.EMPTY:
             return None
         end = min(position + _RESYNC_BYTES_MAX, segment.end - 1)
-        return _next_record(segment, position, end if self.limit is None else min(end, self.limit), self.size_max)
+        return next_record(segment, position, end if self.limit is None else min(end, self.limit), self.size_max)
 
     def _scan_simple(self, segment: Segment, position: int) -> SimpleRecords | None:
         """None when the next record must be checked alone: records of another layout often come in groups."""
@@ -480,7 +480,7 @@ class LogScan:
 
     def _pass_corruption(self, segment: Segment, position: int, verdict: object) -> int:
         """Copies the damaged bytes to quarantine; returns where the next valid record begins."""
-        following = _next_record(segment, position, min(self.durable_to, segment.end), self.size_max)
+        following = next_record(segment, position, min(self.durable_to, segment.end), self.size_max)
         if following is None and self._damage_at(position, self.durable_to) is not None:
             following = self.durable_to  # always between two records
         if following is None:
@@ -510,7 +510,7 @@ def _reason(verdict: object) -> str:
     return verdict.reason if isinstance(verdict, BrokenRecord) else "a record of another physical offset"
 
 
-def _next_record(segment: Segment, position: int, end: int, size_max: int) -> int | None:
+def next_record(segment: Segment, position: int, end: int, size_max: int) -> int | None:
     """The first offset after `position` of a valid record that stores this offset; or the end of the file."""
     view = segment.file.view()
     data = bytes(view[position - segment.base : end - segment.base])
@@ -567,6 +567,16 @@ def end_log(segments: Segments, end: int) -> None:
     segment = segments.find(end)
     if segment is not None and _zero_from(segment.file, end - segment.base):
         segment.file.sync()
+
+
+def written_end(segments: Segments, begin: int) -> int:
+    """The end of the last byte that is not zero, or `begin`."""
+    for segment in reversed(segments.between(begin, segments.last.end if segments.last is not None else 0)):
+        for start, end in reversed(list(_data_chunks(segment.file, max(begin - segment.base, 0)))):
+            data = segment.file.read(end - start, start).rstrip(b"\0")
+            if data:
+                return segment.base + start + len(data)
+    return begin
 
 
 def _zero_from(file: File, position: int) -> bool:

@@ -145,6 +145,25 @@ def remove_saved_states(disk: Disk, directory: Path) -> None:
         disk.sync_directory(directory)
 
 
+def fit_saved_states(disk: Disk, directory: Path, log_end: int) -> None:
+    """For a log that will end at `log_end`: removes states that say more, and none says that more is durable."""
+    for name in NAMES:
+        data = read_all(disk, directory / name, disk.size(directory / name) or 0)
+        if data is None:
+            continue
+        try:
+            state = decode_state(data)
+        except StoreCorrupt:
+            state = None
+        if state is None or state.log_end > log_end:
+            disk.remove(directory / name)
+            disk.sync_directory(directory)
+        elif state.flushed_to > log_end:
+            magic, sequence, end, _, *rest = _HEAD.unpack_from(data)
+            content = _HEAD.pack(magic, sequence, end, log_end, *rest) + data[_HEAD.size : -_CRC.size]
+            replace_all(disk, directory / name, content + _CRC.pack(crc32(content)))
+
+
 def decode_state(data: bytes) -> SavedState:
     """StoreCorrupt when a byte is not as it was written."""
     if len(data) < _HEAD.size + _CRC.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32(data[: -_CRC.size]):

@@ -36,6 +36,7 @@ from ariane.store.commit_log.log import CommitLog, Segments
 from ariane.store.commit_log.recovery import LogScan, end_log, rewrite_log, scan_start
 from ariane.store.config.deletions import Deletions
 from ariane.store.config.known_topics import known_topics
+from ariane.store.config.truncation_request import read_request, remove_request
 from ariane.store.consume_queue.files import affordable_open_files
 from ariane.store.consume_queue.gate import Gate
 from ariane.store.consume_queue.queues import ConsumeQueues, StateUnusable
@@ -44,6 +45,7 @@ from ariane.store.disk import Disk
 from ariane.store.dispatch import Dispatcher
 from ariane.store.index.index import Index
 from ariane.store.layout import Layout
+from ariane.store.maintenance import truncation
 from ariane.store.maintenance.queue_repair import QueueRepair
 from ariane.store.maintenance.queue_state import finish_comparison, finish_repair, usable_state
 from ariane.store.settings import StoreSettings
@@ -84,6 +86,9 @@ def open_components(
         disk.make_directory(directory)
         disk.sync_directory(directory.parent)  # a killed run may have created it and not synced the name
     began = time.perf_counter()
+    request = read_request(disk, layout.config)
+    if request is not None:
+        request = truncation.carry_out(disk, layout, settings.segment_bytes, request, boot)
     exit_ = last_exit(disk, layout.abort, boot)
     checkpoint = read_checkpoint(disk, layout.checkpoint)
     segments = Segments(disk, layout.commit_log, settings.segment_bytes, writable=True)
@@ -105,6 +110,8 @@ def open_components(
         log.warning("the saved state of the queues does not fit them", extra={"reason": str(error)})
         state = None
         queues = open_queues()
+    if request is not None:
+        queues.truncate(request.to)
     if state is not None:
         checkpoint = _with_state(checkpoint, state)
     index = _open_index(disk, layout, settings, clock, state)
@@ -164,6 +171,8 @@ def open_components(
     if checksums is not None:
         commit_log.checks = CheckedBlocks(disk, layout.commit_log_checksums, segments)
         _leave_damaged_end(commit_log, disk, layout, segments)
+    if request is not None:
+        remove_request(disk, layout.config)
     return StoreComponents(
         disk, layout, commit_log, queues, index, dispatcher, checkpoint, last_ms, checksums, deletions, boot, exit_
     )

@@ -19,6 +19,7 @@ from ariane.store.config.table_file import (
     save_config,
     write_list,
 )
+from ariane.store.config.truncation_request import FILE_NAME as TRUNCATION
 from ariane.store.consume_queue.scan import list_queues
 from ariane.store.disk import Disk
 from ariane.store.layout import Layout
@@ -39,7 +40,7 @@ def _accept(disk: Disk, layout: Layout, now_ms: int) -> Iterator[str]:
     directory = layout.config
     listed = listed_tables(disk, directory)
     present = {name for name in disk.names(directory) if name.endswith(".json")}
-    for name in sorted({*listed, *present, TOPICS} - {LIST_NAME}):
+    for name in sorted({*listed, *present, TOPICS} - {LIST_NAME, TRUNCATION}):
         path = directory / name
         table, copy = read_copy(disk, path), read_copy(disk, backup_of(path))
         if table.state is CopyState.DAMAGED:

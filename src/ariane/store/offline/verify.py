@@ -11,13 +11,15 @@ One scan of the log feeds all checks, so it takes as long as reading the store o
 from collections.abc import Callable
 from pathlib import Path
 
-from ariane.errors import StoreMismatch
+from ariane.errors import StoreCorrupt, StoreMismatch
 from ariane.store.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, read_checkpoint
 from ariane.store.commit_log.scan import DataFile, list_files
 from ariane.store.config.deletions import Deletions
 from ariane.store.config.journal import JOURNAL_BYTES, is_journal, read_journal
 from ariane.store.config.known_topics import known_topics
 from ariane.store.config.table_file import CopyState, TableCopy, backup_of, listed_tables, read_copy
+from ariane.store.config.truncation_request import FILE_NAME as TRUNCATION
+from ariane.store.config.truncation_request import read_request
 from ariane.store.consume_queue.scan import list_queues
 from ariane.store.disk import Disk, read_all
 from ariane.store.layout import Layout
@@ -55,7 +57,15 @@ def check_config(report: Report, disk: Disk, directory: Path) -> None:
             report.fault(directory / name, position, "a line does not match its checksum", Fix.JOURNAL)
     listed = listed_tables(disk, directory)
     present = {name.removesuffix(".bak") for name in disk.names(directory)}
-    for name in sorted({*listed, *(name for name in present if name.endswith(".json"))}):
+    try:
+        request = read_request(disk, directory)
+    except StoreCorrupt as error:
+        report.fault(directory / TRUNCATION, 0, str(error), Fix.CONFIG)
+    else:
+        if request is not None:
+            what = "removes the log" if request.wipe else f"cuts the log at {request.to}"
+            report.note(f"the next start {what} ({TRUNCATION})")
+    for name in sorted({*listed, *(name for name in present if name.endswith(".json"))} - {TRUNCATION}):
         _check_table(report, read_copy(disk, directory / name), read_copy(disk, backup_of(directory / name)))
 
 
