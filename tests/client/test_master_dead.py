@@ -13,7 +13,7 @@ from ariane import Admin, Message, NoRoute, Producer, PushConsumer, Received, Se
 from ariane.client.core import routes
 from ariane.client.settings import ClientSettings
 from ariane.model.topic import TopicConfig
-from ariane.replication import metadata
+from ariane.replication.group.link import held
 from ariane.rpc.caller import Caller
 from ariane.spark.cluster import Cluster
 from ariane.spark.offsets import QueueRange
@@ -148,7 +148,7 @@ async def test_a_consumer_goes_to_the_slave_commits_there_and_goes_back(tmp_path
 async def test_what_the_slave_had_not_copied_is_committed_there(
     tmp_path: Path, is_stale: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metadata.HeldProgress, "put", lambda *_: None)  # as if the master died before the next copy
+    monkeypatch.setattr(held.Held, "put", lambda *_: None)  # as if the master died before the next copy
     async with a_pair(tmp_path) as pair:
         collector = MessageCollector()
         await pair.send(numbered(0, 20))
