@@ -13,6 +13,7 @@ from ariane import Admin, Message, NoRoute, Producer, PushConsumer, Received, Se
 from ariane.client.core import routes
 from ariane.client.settings import ClientSettings
 from ariane.model.topic import TopicConfig
+from ariane.replication import metadata
 from ariane.replication.group.link import held
 from ariane.rpc.caller import Caller
 from ariane.spark.cluster import Cluster
